@@ -134,6 +134,8 @@ class ConflictingAccess : public Error {
 class UninitializedRead : public Error {
   public:
     UninitializedRead(const std::string& array_name, const Region& region, SourceLocation where = SourceLocation());
+    /// Also names the task that reads.
+    UninitializedRead(const std::string& array_name, const Region& region, const TaskLabel& task);
     ~UninitializedRead() override;
 
     const std::string& array_name() const noexcept;
@@ -159,12 +161,16 @@ class OutOfMemory : public Error {
     /// `report` is the whole text, which what() begins with too.
     OutOfMemory(MemoryId memory, std::size_t requested, std::size_t in_use, std::size_t limit,
                 const std::string& report, SourceLocation where = SourceLocation());
+    /// Of a task that found no memory while nothing had been freed since `first`, whose report it shares. `text` names
+    /// the task and refers to that report.
+    OutOfMemory(const OutOfMemory& first, std::size_t requested, const std::string& text, SourceLocation where);
     ~OutOfMemory() override;
 
     MemoryId memory() const noexcept;
     std::size_t requested() const noexcept;
     std::size_t in_use() const noexcept;
     std::size_t limit() const noexcept;
+    /// What was asked for, who holds the memory, what would help.
     const std::string& report() const noexcept;
 
   private:

@@ -180,6 +180,16 @@ HostOptions host_options_from_environment() {
                 driver::format("KMM_VIRTUAL_DEVICE_MEM is '{}': a device needs some memory", text));
         options.memory_bytes = *bytes;
     }
+    if (const std::string text = variable("KMM_FIBER_STACK"); !text.empty()) {
+        std::string error;
+        const auto bytes = parse_byte_size(text, 0, &error);
+        if (!bytes) throw std::invalid_argument("KMM_FIBER_STACK: " + error);
+        if (*bytes < smallest_stack_bytes || *bytes > largest_stack_bytes)
+            throw std::invalid_argument(driver::format("KMM_FIBER_STACK is '{}': use {} to {}", text,
+                                                       byte_size_text(smallest_stack_bytes),
+                                                       byte_size_text(largest_stack_bytes)));
+        options.stack_bytes = *bytes;
+    }
     options.device_events = variable("KMM_TEST_NO_DEVICE_EVENTS") != "1";
     return options;
 }

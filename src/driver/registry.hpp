@@ -27,15 +27,21 @@ std::vector<Candidate> candidates();
 struct HostOptions {
     int num_devices = 1;
     std::size_t memory_bytes =
-        0;                      ///< capacity of each virtual device; 0: a third of the machine's memory / num_devices
-    int num_threads = 0;        ///< workers for kernels and copies; 0: usable CPUs
-    bool device_events = true;  ///< see Capabilities::device_event; without them as drivers before CUDA 12.5
+        0;                        ///< capacity of each virtual device; 0: a third of the machine's memory / num_devices
+    int num_threads = 0;          ///< workers for kernels and copies; 0: usable CPUs
+    std::size_t stack_bytes = 0;  ///< HostLaunchGeometry::stack_bytes of all launches
+    bool device_events = true;    ///< see Capabilities::device_event; without them as drivers before CUDA 12.5
 };
+
+/// Bounds of HostOptions::stack_bytes: room for a few calls; far more than any device gives a thread.
+inline constexpr std::size_t smallest_stack_bytes = std::size_t{16} << 10;
+inline constexpr std::size_t largest_stack_bytes = std::size_t{1} << 30;
 
 /// A new host driver, for a runtime with its own virtual devices and for tests. Throws std::bad_alloc, and LostInFork
 /// (fork.hpp) in the child of a fork whose parent had used a driver.
 std::shared_ptr<Driver> make_host_driver(const HostOptions&);
-/// The options that KMM_VIRTUAL_DEVICES, KMM_VIRTUAL_DEVICE_MEM and, for tests, KMM_TEST_NO_DEVICE_EVENTS=1 ask for.
+/// The options that KMM_VIRTUAL_DEVICES, KMM_VIRTUAL_DEVICE_MEM, KMM_FIBER_STACK and, for tests,
+/// KMM_TEST_NO_DEVICE_EVENTS=1 ask for.
 /// Throws std::invalid_argument with the variable and its text.
 HostOptions host_options_from_environment();
 

@@ -162,7 +162,7 @@ auto make_access(T& argument) {
 }
 
 template<template<typename, typename> class Access, typename T, typename M>
-Access<T, M> make_access(T& argument, const M& mapper) {
+Access<T, std::decay_t<M>> make_access(T& argument, const M& mapper) {
     static_assert(!is_access_v<T> && !is_partial_v<T>,
                   "the mapping is given twice: write either A[..] or a second argument");
     check_writable<T>();
@@ -182,7 +182,7 @@ auto make_reduction(const Op& op, const P& privatize, T& argument) {
 }
 
 template<template<typename, typename, typename, typename> class Access, typename Op, typename P, typename T, typename M>
-Access<T, M, P, Op> make_reduction(const Op& op, const P& privatize, T& argument, const M& mapper) {
+Access<T, std::decay_t<M>, P, Op> make_reduction(const Op& op, const P& privatize, T& argument, const M& mapper) {
     static_assert(!is_access_v<T> && !is_partial_v<T>,
                   "the mapping is given twice: write either A[..] or a second argument");
     check_writable<T>();
@@ -219,7 +219,7 @@ auto read(const T& argument) {
     }
 }
 template<typename T, typename M>
-Read<const T, M> read(const T& argument, const M& mapper) {
+Read<const T, std::decay_t<M>> read(const T& argument, const M& mapper) {
     static_assert(!detail::is_access_v<T> && !detail::is_partial_v<T>,
                   "the mapping is given twice: write either A[..] or a second argument");
     return {argument, mapper};
@@ -252,7 +252,7 @@ auto privatize(const I& first, const Is&... others) {
         return Privatize<MultiIndexMap<1 + sizeof...(Is)>>{bounds(first, others...)};
     } else {
         static_assert(sizeof...(Is) == 0, "privatize takes indices, or one mapping");
-        return Privatize<I>{first};
+        return Privatize<std::decay_t<I>>{first};
     }
 }
 

@@ -13,20 +13,15 @@
 
 namespace kmm {
 
-/// Turns one argument of a submit, of (decayed) type `T`, into what each task stores. Constructed from the argument;
-/// the members are called in this order, all on the submitting thread:
-/// - `initialize` once;
-/// - `before_submit` once for each task; what it returns is stored in the task;
-/// - `commit` once, when all tasks are built and nothing is queued yet;
-/// - `after_submit` once, after the tasks were queued.
-/// What the first three throw leaves the submit without effect. The general form passes a copy of the value to each
-/// task.
-template<typename T>
-struct ArgumentHandler {
+namespace detail {
+
+/// What a type without an ArgumentHandler of its own gets: each task receives a copy of the value.
+template<typename T, typename = void>
+struct GeneralHandler {
     using type = T;
     using ignores_domain = void;
 
-    explicit ArgumentHandler(T value) : value_(std::move(value)) {}
+    explicit GeneralHandler(T value) : value_(std::move(value)) {}
     void initialize(const TaskGroupInit&) {}
     type before_submit(TaskInstance&) { return value_; }
     void commit(const TaskGroupCommit&) {}
@@ -34,6 +29,21 @@ struct ArgumentHandler {
 
   private:
     T value_;
+};
+
+}  // namespace detail
+
+/// Turns one argument of a submit, of (decayed) type `T`, into what each task stores. Constructed from the argument;
+/// the members are called in this order, all on the submitting thread:
+/// - `initialize` once;
+/// - `before_submit` once for each task; what it returns is stored in the task;
+/// - `commit` once, when all tasks are built and nothing is queued yet;
+/// - `after_submit` once, after the tasks were queued.
+/// What the first three throw leaves the submit without effect. The general form passes a copy of the value to each
+/// task; of a mapping (mapper.hpp), what it gives for the task's chunk.
+template<typename T>
+struct ArgumentHandler : detail::GeneralHandler<T> {
+    using detail::GeneralHandler<T>::GeneralHandler;
 };
 
 /// Turns what a task stored (`ArgumentHandler<..>::type`) into the function's parameter, when the task runs. The

@@ -82,8 +82,7 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
     /// Of the same state as `instance`. IA if its elements are of another type.
     template<std::size_t M, typename = std::enable_if_t<M == N>>
     explicit Array(const ArrayInstance<M>& instance) : ArrayInstance<N>(instance) {
-        if (instance.data_type() != DataType::of<T>())
-            detail::throw_wrong_instance(instance.data_type(), DataType::of<T>());
+        if (instance.data_type() != DataType::of<T>()) detail::throw_wrong_type(*record_, DataType::of<T>());
     }
     template<std::size_t M, typename = std::enable_if_t<M == N>>
     explicit Array(const std::shared_ptr<ArrayInstance<M>>& instance) : Array(*instance) {}
@@ -279,25 +278,26 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
     }
     template<typename I>
     void check_count(const char* what, I count) const {
-        if (!is_equal(count, volume())) detail::throw_wrong_count(what, "elements", detail::printable(count), volume());
+        if (!is_equal(count, volume()))
+            detail::throw_wrong_count(*record_, what, "elements", detail::printable(count), volume());
     }
     void check_bytes(const char* what, std::size_t num_bytes) const {
         const std::size_t expected = static_cast<std::size_t>(volume()) * sizeof(T);
         if (num_bytes != expected)
-            detail::throw_wrong_count(what, "bytes", detail::printable(num_bytes), static_cast<std::int64_t>(expected));
+            detail::throw_wrong_count(*record_, what, "bytes", detail::printable(num_bytes),
+                                      static_cast<std::int64_t>(expected));
     }
     Bounds<N> region_at(const char* what, const Point<N>& offset, const Dim<N>& size) const {
-        detail::check_region(what, N, detail::ShapeArray<N>(Dim<N>::from(offset)).values,
-                             detail::ShapeArray<N>(size).values, detail::to_box(whole()));
+        detail::check_region(*record_, what, detail::ShapeArray<N>(Dim<N>::from(offset)).values,
+                             detail::ShapeArray<N>(size).values);
         return Bounds<N>::from_offset_size(offset, size);
     }
     void check_region(const char* what, const Bounds<N>& region) const {
-        detail::check_region(what, N, detail::to_box(region), detail::to_box(whole()));
+        detail::check_region(*record_, what, detail::to_box(region));
     }
     template<typename V>
     void check_view(const char* what, const V& view) const {
-        detail::check_view_shape(what, N, detail::ShapeArray<N>(detail::view_shape(view)).values,
-                                 detail::ShapeArray<N>(shape_).values);
+        detail::check_view_shape(*record_, what, detail::ShapeArray<N>(detail::view_shape(view)).values);
     }
     void copy_out(const Bounds<N>& region, void* output, detail::DefaultStream stream) const {
         if (region.is_empty()) return;

@@ -208,27 +208,35 @@ bool lies_outside(const Bounds<N>& region, const Bounds<N>& array) {
     return false;
 }
 
-// Whether a call operator, if there is exactly one, maps a chunk. A generic lambda must not be asked: it is a value.
-template<typename F>
-struct MapsChunk : std::false_type {};
-template<typename M, std::size_t N, typename T>
-struct MapsChunk<Bounds<N, T> (M::*)(DomainChunk) const> : std::true_type {};
-template<typename M, std::size_t N, typename T>
-struct MapsChunk<Bounds<N, T> (M::*)(const DomainChunk&) const> : std::true_type {};
-template<typename M, std::size_t N, typename T>
-struct MapsChunk<Bounds<N, T> (M::*)(DomainChunk) const noexcept> : std::true_type {};
-template<typename M, std::size_t N, typename T>
-struct MapsChunk<Bounds<N, T> (M::*)(const DomainChunk&) const noexcept> : std::true_type {};
+// The box that a function gives for a chunk alone, deduced from its address: of an overloaded call operator, from the
+// one overload that has this form. A set of overloads with a template is not deduced, so that nothing is instantiated:
+// the body of a generic lambda, which is a value, need not compile for a DomainChunk.
+template<typename B, typename M>
+B box_for_chunk(B (M::*)(DomainChunk) const);
+template<typename B, typename M>
+B box_for_chunk(B (M::*)(const DomainChunk&) const);
+template<typename B>
+B box_for_chunk(B (*)(DomainChunk));
+template<typename B>
+B box_for_chunk(B (*)(const DomainChunk&));
 
-// With several call operators (one for accesses, one for chunks) an aggregate is asked, or a class that declares
-// `static constexpr bool is_mapper = true`.
-template<typename M>
-struct MapsChunkWhenCalled : std::bool_constant<BoundsRank<typename PlainResult<M>::type>::value <= 8> {};
 template<typename M, typename = void>
-struct IsUserMapper : std::conjunction<std::is_class<M>, std::is_aggregate<M>, MapsChunkWhenCalled<M>> {};
+struct BoxForChunk {
+    using type = void;
+};
+template<typename F>
+struct BoxForChunk<F*, std::void_t<decltype(box_for_chunk(std::declval<F*>()))>> {
+    using type = decltype(box_for_chunk(std::declval<F*>()));
+};
 template<typename M>
-struct IsUserMapper<M, std::void_t<decltype(&M::operator())>> : MapsChunk<decltype(&M::operator())> {};
+struct BoxForChunk<M, std::void_t<decltype(box_for_chunk(&M::operator()))>> {
+    using type = decltype(box_for_chunk(&M::operator()));
+};
 
+template<typename M>
+struct IsUserMapper : std::bool_constant<BoundsRank<typename BoxForChunk<M>::type>::value <= 8> {};
+
+// A class whose call operator is a template says `static constexpr bool is_mapper = true`.
 template<typename M, typename = void>
 struct IsDeclaredMapper : IsUserMapper<M> {};
 template<typename M>

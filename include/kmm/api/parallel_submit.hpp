@@ -104,11 +104,11 @@ struct LauncherScratch<
 };
 
 template<typename L>
-void check_function(const L& launcher, const SourceLocation& where) {
+void check_function(const L& launcher) {
     if constexpr (LauncherTraits<L>::kind == LauncherInfo::Kind::kernel) {
-        if (launcher.kernel() == nullptr) throw_no_function(where);
+        if (launcher.kernel() == nullptr) throw_no_function();
     } else if constexpr (std::is_pointer_v<typename LauncherTraits<L>::stored_type>) {
-        if (LauncherTraits<L>::stored(launcher) == nullptr) throw_no_function(where);
+        if (LauncherTraits<L>::stored(launcher) == nullptr) throw_no_function();
     }
 }
 
@@ -176,7 +176,7 @@ class TaskBuilder {
         const DeviceInfo& device = runtime_info(core_).device(chunk.owner_id.as_device());
         KernelDraft draft;
         // An empty chunk launches nothing: the task has accesses and no kernel.
-        const bool launches = set_launch_dimensions(launcher_.geometry(), chunk, device, launcher_.location(), draft);
+        const bool launches = set_launch_dimensions(launcher_.geometry(), chunk, device, draft);
         if (launches) {
             draft.function = kernel_handle(launcher_.kernel(), device.device_ordinal());
             draft.parameter_bytes = Recipe::parameter_bytes;
@@ -214,25 +214,33 @@ class TaskBuilder {
 template<typename T>
 using handler_of_t = ArgumentHandler<std::decay_t<T>>;
 
-/// Queues one task for each chunk. `domain` is null for a single chunk of `submit`.
-template<typename L, typename... Args>
-EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_chunks, const Domain* domain,
-                      const L& launcher, Args&&... args) {
+/// Calls `submit` with what messages say about the launcher, which its errors carry.
+template<typename L, typename F>
+EventId with_launcher_info(const L& launcher, const F& submit) {
     auto&& name = LauncherName<L>::get(launcher);
     LauncherInfo info;
     info.kind = LauncherTraits<L>::kind;
+    if constexpr (LauncherTraits<L>::kind == LauncherInfo::Kind::kernel) info.mode = kernel_mode;
     info.name = name.empty() ? nullptr : name.data();
     info.name_length = name.size();
     info.location = LauncherLocation<L>::get(launcher);
-    if constexpr (LauncherTraits<L>::kind == LauncherInfo::Kind::kernel) {
-        info.mode = kernel_mode;
-        runtime_check_kernel_mode(core, info);
+    try {
+        return submit(info);
+    } catch (const Error&) {
+        rethrow_with_submit(info);
     }
-    check_function(launcher, info.location);
+}
+
+/// Queues one task for each chunk. `domain` is null for a single chunk of `submit`.
+template<typename L, typename... Args>
+EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_chunks, const Domain* domain,
+                      const LauncherInfo& info, const L& launcher, Args&&... args) {
+    if constexpr (LauncherTraits<L>::kind == LauncherInfo::Kind::kernel) runtime_check_kernel_mode(core, info);
+    check_function(launcher);
     const SystemInfo& system = runtime_info(core);
     for (std::size_t i = 0; i < num_chunks; i++) {
-        chunks[i].owner_id = task_resource(chunks[i].owner_id, L::execution_space, system, info.location);
-        check_scratch(LauncherScratch<L>::get(launcher, chunks[i]), info.location);
+        chunks[i].owner_id = task_resource(chunks[i].owner_id, L::execution_space, system);
+        check_scratch(LauncherScratch<L>::get(launcher, chunks[i]));
     }
 
     Runtime& runtime = runtime_face(core);
@@ -260,8 +268,10 @@ EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_ch
 
 template<typename L, typename... Args>
 EventId submit_one(RuntimeCore& core, ResourceId target, const L& launcher, Args&&... args) {
-    DomainChunk chunk{target, DomainPoint(), DomainDim()};
-    return submit_chunks(core, &chunk, 1, nullptr, launcher, std::forward<Args>(args)...);
+    return with_launcher_info(launcher, [&](const LauncherInfo& info) {
+        DomainChunk chunk{target, DomainPoint(), DomainDim()};
+        return submit_chunks(core, &chunk, 1, nullptr, info, launcher, std::forward<Args>(args)...);
+    });
 }
 
 /// Whether IntoDomain is defined for a type; numbers are sizes.
@@ -279,10 +289,12 @@ EventId submit_domain(RuntimeCore& core, D&& kind, const L& launcher, Args&&... 
                   "size, a list of "
                   "DomainChunks, or specialise kmm::IntoDomain");
     using Converted = std::conditional_t<HasIntoDomain<Kind>::value, Kind, DomainDim>;
-    Domain domain =
-        IntoDomain<Converted>::call(Converted(std::forward<D>(kind)), runtime_info(core), L::execution_space);
-    return submit_chunks(core, domain.chunks.data(), domain.chunks.size(), &domain, launcher,
-                         std::forward<Args>(args)...);
+    return with_launcher_info(launcher, [&](const LauncherInfo& info) {
+        Domain domain =
+            IntoDomain<Converted>::call(Converted(std::forward<D>(kind)), runtime_info(core), L::execution_space);
+        return submit_chunks(core, domain.chunks.data(), domain.chunks.size(), &domain, info, launcher,
+                             std::forward<Args>(args)...);
+    });
 }
 
 }  // namespace detail

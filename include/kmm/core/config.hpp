@@ -61,6 +61,9 @@ struct DeviceMemorySource {
 /// More threads than this in the pool of a runtime are a slip of the pen.
 inline constexpr std::size_t MAX_HOST_THREADS = 4096;
 
+inline constexpr std::size_t MIN_FIBER_STACK = std::size_t(16) << 10;
+inline constexpr std::size_t MAX_FIBER_STACK = std::size_t(1) << 30;
+
 /// Passing an object of your own ignores the environment; start from default_config_from_environment() to combine both.
 /// All sizes in bytes. In brackets the variable that default_config_from_environment() reads into the field.
 struct RuntimeConfig {
@@ -133,6 +136,9 @@ struct RuntimeConfig {
     /// [KMM_NVTX] NVTX ranges, for profilers: tasks by name while they are launched or run, copies by array and chunk.
     /// Nothing, with a warning, where the library was built without NVTX.
     bool nvtx = false;
+    /// [KMM_FIBER_STACK] Stack of a thread of a kernel with barriers on the host driver; MIN_FIBER_STACK to
+    /// MAX_FIBER_STACK. A kernel that needs more fails.
+    std::size_t fiber_stack = std::size_t(64) << 10;
     /// For DeviceMemoryKind::Resource: one for each device, made from `rmm::device_async_resource_ref`s. On the host
     /// driver the runtime then uses the process's virtual devices, for which resources are made.
     std::vector<DeviceMemorySource> device_resource{};

@@ -138,7 +138,7 @@ namespace detail {
 Domain tile_domain(const TileDomain& that, const SystemInfo& info, ExecutionSpace space);
 Domain block_domain(const BlockDomain& that, const SystemInfo& info, ExecutionSpace space);
 Domain cyclic_domain(const CyclicDomain& that, const SystemInfo& info, ExecutionSpace space);
-Domain explicit_domain(Domain that, ExecutionSpace space);
+Domain explicit_domain(Domain that, const SystemInfo& info, ExecutionSpace space);
 
 }  // namespace detail
 
@@ -174,27 +174,27 @@ struct IntoDomain<Dim<N, T>> {
 };
 template<>
 struct IntoDomain<Domain> {
-    static Domain call(Domain that, const SystemInfo&, ExecutionSpace space) {
-        return detail::explicit_domain(static_cast<Domain&&>(that), space);
+    static Domain call(Domain that, const SystemInfo& info, ExecutionSpace space) {
+        return detail::explicit_domain(static_cast<Domain&&>(that), info, space);
     }
 };
 template<>
 struct IntoDomain<std::vector<DomainChunk>> {
-    static Domain call(std::vector<DomainChunk> that, const SystemInfo&, ExecutionSpace space) {
-        return detail::explicit_domain(Domain{static_cast<std::vector<DomainChunk>&&>(that)}, space);
+    static Domain call(std::vector<DomainChunk> that, const SystemInfo& info, ExecutionSpace space) {
+        return detail::explicit_domain(Domain{static_cast<std::vector<DomainChunk>&&>(that)}, info, space);
     }
 };
 template<typename Access>
 struct IntoDomain<LocalityDomain<Access>> {
     static Domain call(const LocalityDomain<Access>&, const SystemInfo&, ExecutionSpace) {
-        detail::throw_not_available("kmm::follow: arrives with a later version; use TileDomain or BlockDomain");
+        detail::throw_not_available("kmm::follow is not offered by this version of kmm; use TileDomain or BlockDomain");
     }
 };
 template<typename A>
 struct IntoDomain<ChunkDomain<A>> {
     static Domain call(const ChunkDomain<A>&, const SystemInfo&, ExecutionSpace) {
         detail::throw_not_available(
-            "kmm::chunks_of: arrives with a later version; use TileDomain with the array's chunk size");
+            "kmm::chunks_of is not offered by this version of kmm; use TileDomain with the array's chunk size");
     }
 };
 

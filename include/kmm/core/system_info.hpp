@@ -124,4 +124,9 @@ class SystemInfo {
     std::shared_ptr<const std::vector<ResourceId>> resources_;
 };
 
+namespace detail {
+/// IR unless the runtime has this device.
+void check_has_device(const SystemInfo& info, DeviceId id);
+}  // namespace detail
+
 }  // namespace kmm

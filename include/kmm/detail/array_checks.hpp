@@ -29,18 +29,17 @@ Runtime& array_runtime_face(const ArrayRecord& record);
 void check_shape(std::size_t rank, const std::int64_t* shape, std::size_t element_bytes);
 /// IA unless a distribution has the shape of its array.
 void check_distribution(std::size_t rank, const std::int64_t* shape, const std::int64_t* distributed);
-/// IA: an instance of elements of type `found` cannot become an array of `wanted`.
-[[noreturn]] void throw_wrong_instance(const DataType& found, const DataType& wanted);
-/// IA: "copy_to: 5 elements were given, but the array has 6 elements".
-[[noreturn]] void throw_wrong_count(const char* what, const char* unit, const std::string& given,
-                                    std::int64_t expected);
-/// IA if `region` is not inside `array`.
-void check_region(const char* what, std::size_t rank, const Box& region, const Box& array);
+/// IA: the array's elements are not of type `wanted`.
+[[noreturn]] void throw_wrong_type(const ArrayRecord& record, const DataType& wanted);
+/// IA: copy_to: 5 elements were given, but array "A" has 6 elements.
+[[noreturn]] void throw_wrong_count(const ArrayRecord& record, const char* what, const char* unit,
+                                    const std::string& given, std::int64_t expected);
+/// IA if `region` is not inside the array.
+void check_region(const ArrayRecord& record, const char* what, const Box& region);
 /// The same for the region of `size` elements from `offset`, whose end may not fit 64 bits.
-void check_region(const char* what, std::size_t rank, const std::int64_t* offset, const std::int64_t* size,
-                  const Box& array);
+void check_region(const ArrayRecord& record, const char* what, const std::int64_t* offset, const std::int64_t* size);
 /// IA if a view has another shape than the array.
-void check_view_shape(const char* what, std::size_t rank, const std::int64_t* view, const std::int64_t* array);
+void check_view_shape(const ArrayRecord& record, const char* what, const std::int64_t* view);
 
 template<typename I>
 std::string printable(I value) {

@@ -24,9 +24,8 @@ namespace detail {
 
 template<typename A>
 struct ArrayTypes {
-    static_assert(
-        always_false_v<A>,
-        "read, write and overwrite need a kmm::Array; other types take part through KMM_DEFINE_STRUCT_ARGUMENT");
+    static_assert(always_false_v<A>,
+                  "read, write and overwrite need a kmm::Array; pass the arrays of a struct as arguments of their own");
 };
 template<typename T, std::size_t N>
 struct ArrayTypes<Array<T, N>> {
@@ -90,14 +89,14 @@ class ReductionHandler {
     void after_submit(const TaskSubmissionResult&) {}
 };
 
-/// Handler of a mapping as a plain argument: evaluated for each chunk, not clipped.
+/// A mapping as a plain argument: evaluated for each chunk, not clipped.
 template<typename M>
-class MapperHandler {
+class GeneralHandler<M, std::enable_if_t<IsPlainMapper<M>::value>> {
   public:
     using type = std::decay_t<decltype(evaluate_plain(std::declval<const M&>(), std::declval<const DomainChunk&>()))>;
     using ignores_domain = void;
 
-    explicit MapperHandler(const M& mapper) : mapper_(mapper) {}
+    explicit GeneralHandler(M mapper) : mapper_(std::move(mapper)) {}
     void initialize(const TaskGroupInit&) {}
     type before_submit(TaskInstance& task) { return evaluate_plain(mapper_, task.chunk); }
     void commit(const TaskGroupCommit&) {}
@@ -174,23 +173,6 @@ struct ArgumentHandler<detail::PartialAccess<A, N, K>> {
                   "an index is missing: an array needs one index for each axis, such as A[_y][_x]; _ is a whole axis");
 };
 
-// ---- mappings as plain arguments
-template<>
-struct ArgumentHandler<Axis> : detail::MapperHandler<Axis> {
-    using detail::MapperHandler<Axis>::MapperHandler;
-};
-template<>
-struct ArgumentHandler<IndexMap> : detail::MapperHandler<IndexMap> {
-    using detail::MapperHandler<IndexMap>::MapperHandler;
-};
-template<std::size_t N>
-struct ArgumentHandler<MultiIndexMap<N>> : detail::MapperHandler<MultiIndexMap<N>> {
-    using detail::MapperHandler<MultiIndexMap<N>>::MapperHandler;
-};
-template<>
-struct ArgumentHandler<OneToOne> : detail::MapperHandler<OneToOne> {
-    using detail::MapperHandler<OneToOne>::MapperHandler;
-};
 template<>
 struct ArgumentHandler<All> {
     template<typename M>

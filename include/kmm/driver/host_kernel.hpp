@@ -12,6 +12,7 @@ struct HostLaunchGeometry {
     std::uint32_t grid[3] = {1, 1, 1};
     std::uint32_t block[3] = {1, 1, 1};
     std::uint32_t shared_bytes = 0;  ///< dynamic shared memory of each block
+    std::size_t stack_bytes = 0;     ///< of a thread in a kernel with barriers; 0: the default
 };
 
 /// A kernel that a C++ compiler built. `run_blocks` runs the blocks [first, last) of the grid (numbered x fastest) on

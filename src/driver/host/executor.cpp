@@ -94,8 +94,11 @@ void end_launch_body(void* argument) {
 
 }  // namespace
 
-Executor::Executor(int num_threads, std::function<void(Stream&)> recycle)
-    : num_threads_(num_threads), spins_(std::thread::hardware_concurrency() > 2), recycle_(std::move(recycle)) {}
+Executor::Executor(int num_threads, std::size_t stack_bytes, std::function<void(Stream&)> recycle)
+    : num_threads_(num_threads),
+      stack_bytes_(stack_bytes),
+      spins_(std::thread::hardware_concurrency() > 2),
+      recycle_(std::move(recycle)) {}
 
 Executor::~Executor() {
     {
@@ -330,7 +333,8 @@ bool Executor::execute(Stream& stream, Op& op) noexcept {
 }
 
 bool Executor::run_launch(Stream& stream, Op& op) noexcept {
-    const KernelWork& kernel = op.work.kernel;
+    KernelWork& kernel = op.work.kernel;
+    kernel.geometry.stack_bytes = stack_bytes_;
     op.next_block.store(0, std::memory_order_relaxed);
     op.participants.store(1, std::memory_order_relaxed);
     op.failed.store(false, std::memory_order_relaxed);

@@ -24,7 +24,7 @@ namespace kmm::driver::host {
 class Executor {
   public:
     /// `recycle` is called on a worker with each destroyed stream that has finished its work. Starts no thread yet.
-    Executor(int num_threads, std::function<void(Stream&)> recycle);
+    Executor(int num_threads, std::size_t stack_bytes, std::function<void(Stream&)> recycle);
     /// Every stream must have finished its work.
     ~Executor();
     Executor(const Executor&) = delete;
@@ -56,6 +56,7 @@ class Executor {
     Stream* pop_ready(int worker) noexcept KMM_REQUIRES(mutex_);
 
     const int num_threads_;
+    const std::size_t stack_bytes_;  ///< for kernels
     const bool spins_;
     const std::function<void(Stream&)> recycle_;
 

@@ -108,7 +108,8 @@ HostDriver::HostDriver(const HostOptions& options)
       graphs_(number_),
       execs_(number_),
       devices_(std::make_unique<Device[]>(static_cast<std::size_t>(memory_.num_devices()))),
-      executor_(effective_options(options).num_threads, [this](Stream& stream) { recycle_stream(stream); }) {
+      executor_(effective_options(options).num_threads, options.stack_bytes,
+                [this](Stream& stream) { recycle_stream(stream); }) {
     for (int device = 0; device < memory_.num_devices(); ++device) {
         devices_[device].legacy = &take_stream(device, true, false);
         devices_[device].legacy->legacy = true;

@@ -121,7 +121,8 @@ void Work::set_kernel(const KernelLaunch& launch) {
     kernel.kernel = static_cast<const HostKernel*>(launch.function);
     kernel.geometry = {{launch.grid.x, launch.grid.y, launch.grid.z},
                        {launch.block.x, launch.block.y, launch.block.z},
-                       launch.shared_bytes};
+                       launch.shared_bytes,
+                       0};
     kernel.hooks = launch.hooks;
     kernel.num_blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
     kernel.parameter_bytes = launch.parameter_bytes;

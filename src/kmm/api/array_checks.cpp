@@ -5,6 +5,7 @@
 
 #include "driver/format.hpp"
 #include "kmm/api/array.hpp"
+#include "kmm/api/array_record.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/error.hpp"
 #include "kmm/runtime/runtime_core.hpp"
@@ -18,10 +19,7 @@ namespace detail {
 
 namespace {
 
-std::string quoted_name(const ArrayRecord& record) {
-    const std::string name = array_name(record);
-    return name.empty() ? "the array" : driver::format("array \"{}\"", name);
-}
+std::string quoted_name(const ArrayRecord& record) { return driver::format("array \"{}\"", record.name()); }
 
 constexpr std::int64_t largest_bytes = std::numeric_limits<std::int64_t>::max();
 
@@ -70,44 +68,51 @@ void check_distribution(std::size_t rank, const std::int64_t* shape, const std::
     }
 }
 
-void throw_wrong_instance(const DataType& found, const DataType& wanted) {
-    throw InvalidArgument(
-        driver::format("Array: the instance has elements of type {}, but the array has elements of type {}",
-                       found.name(), wanted.name()));
+void throw_wrong_type(const ArrayRecord& record, const DataType& wanted) {
+    throw InvalidArgument(driver::format("{} has elements of type {}, and was taken for an array of {}",
+                                         quoted_name(record), record.type().name(), wanted.name()));
 }
 
-void throw_wrong_count(const char* what, const char* unit, const std::string& given, std::int64_t expected) {
-    throw InvalidArgument(
-        driver::format("{}: {} {} were given, but the array has {} {}", what, given, unit, expected, unit));
+void throw_wrong_count(const ArrayRecord& record, const char* what, const char* unit, const std::string& given,
+                       std::int64_t expected) {
+    throw InvalidArgument(driver::format("{}: {} {} were given, but {} has {} {}", what, given, unit,
+                                         quoted_name(record), expected, unit));
 }
 
-void check_region(const char* what, std::size_t rank, const Box& region, const Box& array) {
+void check_region(const ArrayRecord& record, const char* what, const Box& region) {
+    const std::size_t rank = record.rank();
+    const Box& array = record.box();
     for (std::size_t axis = 0; axis < rank; axis++) {
         if (region.begin[axis] < array.begin[axis] || region.end[axis] > array.end[axis] ||
             region.end[axis] < region.begin[axis]) {
-            throw InvalidArgument(driver::format("{}: the region {} is not inside the array {} (axis {})", what,
-                                                 graph::to_text(region, rank), graph::to_text(array, rank), axis));
+            throw InvalidArgument(driver::format("{}: the region {} is not inside {}, whose indices are {} (axis {})",
+                                                 what, graph::to_text(region, rank), quoted_name(record),
+                                                 graph::to_text(array, rank), axis));
         }
     }
 }
 
-void check_region(const char* what, std::size_t rank, const std::int64_t* offset, const std::int64_t* size,
-                  const Box& array) {
+void check_region(const ArrayRecord& record, const char* what, const std::int64_t* offset, const std::int64_t* size) {
+    const std::size_t rank = record.rank();
+    const Box& array = record.box();
     for (std::size_t axis = 0; axis < rank; axis++) {
         if (size[axis] < 0 || offset[axis] < array.begin[axis] || offset[axis] > array.end[axis] ||
             size[axis] > array.end[axis] - offset[axis]) {
-            throw InvalidArgument(
-                driver::format("{}: the region at offset {} of size {} is not inside the array {} (axis {})", what,
-                               list_text(offset, rank), list_text(size, rank), graph::to_text(array, rank), axis));
+            throw InvalidArgument(driver::format(
+                "{}: the region at offset {} of size {} is not inside {}, whose indices are {} (axis {})", what,
+                list_text(offset, rank), list_text(size, rank), quoted_name(record), graph::to_text(array, rank),
+                axis));
         }
     }
 }
 
-void check_view_shape(const char* what, std::size_t rank, const std::int64_t* view, const std::int64_t* array) {
+void check_view_shape(const ArrayRecord& record, const char* what, const std::int64_t* view) {
+    const std::size_t rank = record.rank();
+    const std::int64_t* const array = record.shape();
     for (std::size_t axis = 0; axis < rank; axis++) {
         if (view[axis] != array[axis]) {
-            throw InvalidArgument(driver::format("{}: the view has shape {}, but the array has shape {}", what,
-                                                 list_text(view, rank), list_text(array, rank)));
+            throw InvalidArgument(driver::format("{}: the view has shape {}, but {} has shape {}", what,
+                                                 list_text(view, rank), quoted_name(record), list_text(array, rank)));
         }
     }
 }

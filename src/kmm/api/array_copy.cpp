@@ -305,11 +305,12 @@ void ArrayCopy::check_arguments() const {
             driver::format("{}: the pointer to the program's {} elements is null", name_, graph::volume(region_)));
     std::int64_t sizes[max_rank];
     for (std::size_t k = 0; k < array_.rank(); ++k) sizes[k] = region_.end[k] - region_.begin[k];
-    check_reach(to_user_ ? "copy_to" : "copy_from", array_.rank(), sizes, user_strides_, array_.element_bytes());
+    check_reach(name_.c_str(), array_.rank(), sizes, user_strides_, array_.element_bytes());
     if (core_.inside_own_task() && to_user_)
-        throw DeadlockError(driver::format("a task of runtime {} copies an array of its own runtime, which may never "
-                                           "end: submit a task that reads the array instead",
-                                           core_.platform().number()));
+        throw DeadlockError(
+            driver::format("a task of runtime {} copies {} of its own runtime, which may never end: submit a "
+                           "task that reads the array instead",
+                           core_.platform().number(), array_.name()));
 }
 
 void ArrayCopy::run(DefaultStream stream) {

@@ -96,18 +96,18 @@ Array::Array(const RuntimeHandle& runtime, DataType type, const std::vector<std:
 Box Array::whole() const noexcept { return record_->box(); }
 
 void Array::check_is(DataType type, std::size_t rank) const {
-    if (type_ != type) detail::throw_wrong_instance(type_, type);
+    if (type_ != type) detail::throw_wrong_type(*record_, type);
     if (rank_ != rank)
         throw InvalidArgument(
-            driver::format("{} has {}, and was taken for an array of {}", name(), axes_text(rank_), rank));
+            driver::format("array \"{}\" has {}, and was taken for one of {}", name(), axes_text(rank_), rank));
 }
 
 void Array::check_region(const char* what, const void* memory, const Box& region) const {
     if (!is_bound()) detail::throw_unbound(*record_, what);
-    detail::check_region(what, rank_, region, whole());
+    detail::check_region(*record_, what, region);
     if (memory == nullptr && !graph::is_empty(region, rank_))
-        throw InvalidArgument(
-            driver::format("{}: the pointer to the program's {} elements is null", what, graph::volume(region)));
+        throw InvalidArgument(driver::format("{} of {}: the pointer to the program's {} elements is null", what, name(),
+                                             graph::volume(region)));
 }
 
 void Array::copy_to(void* output, const Box& box, const std::int64_t* strides) const {
@@ -201,28 +201,44 @@ struct Submit::State {
     bool is_over = false;
     std::vector<StrideEntry> strides;  ///< of the kernel that is being added
 
+    LauncherInfo launcher_info(LauncherInfo::Kind of_task) const {
+        LauncherInfo info;
+        info.kind = of_task;
+        info.name = name.empty() ? nullptr : name.data();
+        info.name_length = name.size();
+        info.location = location;
+        return info;
+    }
+    /// What `f` throws names the task and the place of the submit.
+    template<typename F>
+    auto with_submit(LauncherInfo::Kind of_task, const F& f) const {
+        try {
+            return f();
+        } catch (const Error&) {
+            detail::rethrow_with_submit(launcher_info(of_task));
+        }
+    }
     void check_usable() const {
         if (is_over)
             throw InvalidArgument("a submit was used again after it was committed, or dropped by an error: make a new "
-                                  "one",
-                                  location);
+                                  "one");
     }
     void check_kind(LauncherInfo::Kind wanted) const {
         if (submission && wanted != kind)
             throw InvalidArgument("the tasks of a submit are all functions on the host, all functions on devices, or "
-                                  "all kernels: make a submit for each kind",
-                                  location);
+                                  "all kernels: make a submit for each kind");
     }
     void check_accesses(const Accesses& accesses) const;
     void check_function(const Function& function) const {
-        if (function.run == nullptr) detail::throw_no_function(location);
+        if (function.run == nullptr) detail::throw_no_function();
     }
     void check_table(const Kernel& kernel, const Accesses& accesses) const;
     void check_entry(const Parameter& entry, std::uint32_t index, const Kernel& kernel, const Accesses& accesses) const;
     std::int64_t number_of(const Parameter& entry, const Accesses& accesses) const;
-    ResourceId device_resource(DeviceId device) const {
-        return detail::task_resource(ResourceId(device), ExecutionSpace::Device, core.platform().info(), location);
+    static ExecutionSpace space_of(LauncherInfo::Kind kind) noexcept {
+        return kind == LauncherInfo::Kind::host ? ExecutionSpace::Host : ExecutionSpace::Device;
     }
+    void add_kernel(DeviceId device, const DomainChunk& chunk, const Kernel& kernel, const Accesses& accesses);
     void add_function(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk, const Function& function,
                       const Accesses& accesses);
     void begin(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk, std::size_t storage_bytes,
@@ -244,14 +260,12 @@ struct Submit::State {
 void Submit::State::check_accesses(const Accesses& accesses) const {
     for (std::size_t i = 0; i < accesses.size(); ++i) {
         const Access& a = accesses[i];
-        if (a.array == nullptr)
-            throw InvalidArgument(driver::format("access {} of a task names no array", i), location);
+        if (a.array == nullptr) throw InvalidArgument(driver::format("access {} of a task names no array", i));
         if (a.mode != AccessMode::Read && a.mode != AccessMode::Write && a.mode != AccessMode::Overwrite)
             throw InvalidArgument(
                 driver::format("access {} of a task has mode {}: Read (0), Write (1) and Overwrite (2) "
                                "are offered",
-                               i, static_cast<unsigned>(a.mode)),
-                location);
+                               i, static_cast<unsigned>(a.mode)));
         const Box whole = a.array->whole();
         for (std::size_t k = 0; k < a.array->rank(); ++k) {
             if (whole.begin[k] <= a.region.begin[k] && a.region.begin[k] <= a.region.end[k] &&
@@ -259,8 +273,7 @@ void Submit::State::check_accesses(const Accesses& accesses) const {
                 continue;
             throw InvalidArgument(driver::format("access {} of a task names region {} of {}, whose indices are {}", i,
                                                  graph::to_text(a.region, a.array->rank()), a.array->name(),
-                                                 graph::to_text(whole, a.array->rank())),
-                                  location);
+                                                 graph::to_text(whole, a.array->rank())));
         }
     }
 }
@@ -270,12 +283,11 @@ void Submit::State::check_entry(const Parameter& entry, std::uint32_t index, con
     if (entry.field > Parameter::Field::Stride)
         throw InvalidArgument(driver::format("entry {} of the table of a kernel's parameters has field {}: Address (0) "
                                              "to Stride (4) are offered",
-                                             index, static_cast<unsigned>(entry.field)),
-                              location);
+                                             index, static_cast<unsigned>(entry.field)));
     const char* const field = name_of(entry.field);
     const auto refuse = [&](const std::string& what) {
         throw InvalidArgument(
-            driver::format("entry {} ({}) of the table of a kernel's parameters {}", index, field, what), location);
+            driver::format("entry {} ({}) of the table of a kernel's parameters {}", index, field, what));
     };
     if (entry.access >= accesses.size())
         refuse(driver::format("names access {}, and the task has {}", entry.access, accesses.size()));
@@ -312,16 +324,13 @@ std::int64_t Submit::State::number_of(const Parameter& entry, const Accesses& ac
 }
 
 void Submit::State::check_table(const Kernel& kernel, const Accesses& accesses) const {
-    if (kernel.handle == nullptr) detail::throw_no_function(location);
+    if (kernel.handle == nullptr) detail::throw_no_function();
     if (kernel.parameter_bytes != 0 && kernel.parameters == nullptr)
         throw InvalidArgument(
-            driver::format("the pointer to a kernel's {} bytes of parameters is null", kernel.parameter_bytes),
-            location);
+            driver::format("the pointer to a kernel's {} bytes of parameters is null", kernel.parameter_bytes));
     if (kernel.table_size != 0 && kernel.table == nullptr)
-        throw InvalidArgument(
-            driver::format("the pointer to the {} entries of the table of a kernel's parameters is null",
-                           kernel.table_size),
-            location);
+        throw InvalidArgument(driver::format(
+            "the pointer to the {} entries of the table of a kernel's parameters is null", kernel.table_size));
     for (std::uint32_t i = 0; i < kernel.table_size; ++i) check_entry(kernel.table[i], i, kernel, accesses);
 }
 
@@ -329,12 +338,7 @@ void Submit::State::begin(ResourceId where, LauncherInfo::Kind of_task, const Do
                           std::size_t storage_bytes, const Accesses& accesses) {
     if (!submission) {
         kind = of_task;
-        LauncherInfo info;
-        info.kind = of_task;
-        info.name = name.empty() ? nullptr : name.data();
-        info.name_length = name.size();
-        info.location = location;
-        submission.emplace(core, info, true);
+        submission.emplace(core, launcher_info(of_task), true);
     }
     DomainChunk owned = chunk;
     owned.owner_id = where;
@@ -353,15 +357,18 @@ void Submit::State::begin(ResourceId where, LauncherInfo::Kind of_task, const Do
 void Submit::State::add_function(ResourceId where, LauncherInfo::Kind of_task, const DomainChunk& chunk,
                                  const Function& function, const Accesses& accesses) {
     Owned owned(function);
-    check_usable();
-    check_kind(of_task);
-    check_function(function);
-    check_accesses(accesses);
-    add([&] {
-        begin(where, of_task, chunk, sizeof(Payload), accesses);
-        void* const memory = submission->allocate_payload(sizeof(Payload), alignof(Payload));
-        submission->set_body(new (memory) Payload{function}, {&Payload::run, &Payload::destroy});
-        owned.give_away();
+    with_submit(of_task, [&] {
+        check_usable();
+        check_kind(of_task);
+        check_function(function);
+        check_accesses(accesses);
+        const ResourceId resource = detail::task_resource(where, space_of(of_task), core.platform().info());
+        add([&] {
+            begin(resource, of_task, chunk, sizeof(Payload), accesses);
+            void* const memory = submission->allocate_payload(sizeof(Payload), alignof(Payload));
+            submission->set_body(new (memory) Payload{function}, {&Payload::run, &Payload::destroy});
+            owned.give_away();
+        });
     });
 }
 
@@ -391,23 +398,20 @@ void Submit::host_function(const DomainChunk& chunk, const Function& function, c
 
 void Submit::device_function(DeviceId device, const DomainChunk& chunk, const Function& function,
                              const Accesses& accesses) {
-    ResourceId where;
-    try {
-        where = state_->device_resource(device);
-    } catch (...) {
-        const Owned owned(function);
-        throw;
-    }
-    state_->add_function(where, LauncherInfo::Kind::device_function, chunk, function, accesses);
+    state_->add_function(ResourceId(device), LauncherInfo::Kind::device_function, chunk, function, accesses);
 }
 
 void Submit::kernel(DeviceId device, const DomainChunk& chunk, const Kernel& kernel, const Accesses& accesses) {
-    State& s = *state_;
-    s.check_usable();
-    s.check_kind(LauncherInfo::Kind::kernel);
-    s.check_accesses(accesses);
-    s.check_table(kernel, accesses);
-    const ResourceId where = s.device_resource(device);
+    state_->with_submit(LauncherInfo::Kind::kernel, [&] { state_->add_kernel(device, chunk, kernel, accesses); });
+}
+
+void Submit::State::add_kernel(DeviceId device, const DomainChunk& chunk, const Kernel& kernel,
+                               const Accesses& accesses) {
+    check_usable();
+    check_kind(LauncherInfo::Kind::kernel);
+    check_accesses(accesses);
+    check_table(kernel, accesses);
+    const ResourceId where = detail::task_resource(ResourceId(device), ExecutionSpace::Device, core.platform().info());
     detail::KernelGeometry geometry;
     std::copy_n(kernel.grid, 3, geometry.grid);
     std::copy_n(kernel.block, 3, geometry.block);
@@ -416,33 +420,33 @@ void Submit::kernel(DeviceId device, const DomainChunk& chunk, const Kernel& ker
     DomainChunk launched = chunk;
     for (std::size_t k = 0; k < DOMAIN_DIMS; ++k) launched.size[k] = 1;  // the grid says how much there is
     detail::KernelDraft draft;
-    detail::set_launch_dimensions(geometry, launched, s.core.platform().info().device(device), s.location, draft);
+    detail::set_launch_dimensions(geometry, launched, core.platform().info().device(device), draft);
     draft.function = kernel.handle;
     draft.parameter_bytes = kernel.parameter_bytes;
-    s.add([&] {
-        s.begin(where, LauncherInfo::Kind::kernel, chunk, kernel.parameter_bytes, accesses);
-        auto* const parameters = static_cast<std::byte*>(s.submission->set_kernel(draft));
+    add([&] {
+        begin(where, LauncherInfo::Kind::kernel, chunk, kernel.parameter_bytes, accesses);
+        auto* const parameters = static_cast<std::byte*>(submission->set_kernel(draft));
         if (kernel.parameter_bytes != 0) std::memcpy(parameters, kernel.parameters, kernel.parameter_bytes);
-        s.strides.clear();
-        s.strides.emplace_back();  // the number of those behind it
+        strides.clear();
+        strides.emplace_back();  // the number of those behind it
         for (std::uint32_t i = 0; i < kernel.table_size; ++i) {
             const Parameter& entry = kernel.table[i];
             if (entry.field == Parameter::Field::Address)
-                s.submission->add_patch({entry.offset, entry.access});
+                submission->add_patch({entry.offset, entry.access});
             else if (entry.field == Parameter::Field::Stride)
-                s.strides.push_back({entry.access, entry.axis, entry.size_bytes, entry.offset});
+                strides.push_back({entry.access, entry.axis, entry.size_bytes, entry.offset});
             else
-                put_number(entry, s.number_of(entry, accesses), parameters);
+                put_number(entry, number_of(entry, accesses), parameters);
         }
-        if (s.strides.size() == 1) return;
-        s.strides.front().access = static_cast<std::uint32_t>(s.strides.size() - 1);
-        s.submission->set_finish(&State::finish, s.strides.data(), s.strides.size() * sizeof(State::StrideEntry));
+        if (strides.size() == 1) return;
+        strides.front().access = static_cast<std::uint32_t>(strides.size() - 1);
+        submission->set_finish(&State::finish, strides.data(), strides.size() * sizeof(StrideEntry));
     });
 }
 
 EventId Submit::commit() {
     State& s = *state_;
-    s.check_usable();
+    s.with_submit(s.kind, [&] { s.check_usable(); });
     s.is_over = true;
     if (!s.submission) {
         s.core.books().check_open();
@@ -456,7 +460,7 @@ EventId Submit::commit() {
             state.arrays.clear();
         }
     } end{s};
-    return s.submission->commit();
+    return s.with_submit(s.kind, [&] { return s.submission->commit(); });
 }
 
 }  // namespace kmm::dynamic

@@ -123,10 +123,9 @@ void runtime_check_kernel_mode(RuntimeCore& core, const LauncherInfo& launcher) 
                   compiled)
             : "nvcc as CUDA (a .cu file, or one listed in kmm_target_kernels), or make the runtime with "
               "KMM_DRIVER=host";
-    throw NotAvailable(driver::format("the kernel submitted at {} was compiled for the {} driver, but this runtime "
-                                      "uses the {} driver: compile the file with {}",
-                                      to_string(launcher.location), compiled, core.platform().driver_name(), remedy),
-                       launcher.location);
+    throw NotAvailable(driver::format("the kernel was compiled for the {} driver, but this runtime uses the {} driver: "
+                                      "compile the file with {}",
+                                      compiled, core.platform().driver_name(), remedy));
 }
 
 }  // namespace kmm::detail

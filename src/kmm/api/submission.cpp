@@ -70,16 +70,6 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, const Ta
 }
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind, const TaskSize& size) {
-    if (where.is_device() && where.as_device().get() >= draft_->core->platform().num_devices())
-        throw InvalidResourceException(
-            driver::format("GPU {} is not one of the {} devices of the runtime (numbered from 0)",
-                           where.as_device().get(), draft_->core->platform().num_devices()),
-            draft_->launcher.location);
-    const bool host = kind == LauncherInfo::Kind::host;
-    if (host != where.is_host())
-        throw InvalidResourceException(host ? "a Host launcher cannot run on a device: use ResourceId::host()"
-                                            : "a device launcher cannot run on the host: name a device",
-                                       draft_->launcher.location);
     const bool keeps_layouts = kind != LauncherInfo::Kind::kernel || draft_->keeps_layouts;
     Task* const t = &draft_->add_task({size.num_accesses, size.storage_bytes, keeps_layouts});
     t->make_room(size.num_accesses, kind == LauncherInfo::Kind::kernel, keeps_layouts);
@@ -113,12 +103,12 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
 void Submission::log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument) {
     const std::size_t rank = array->rank();
     const Task& t = draft_->current();
-    std::string text = driver::format("argument {} of chunk {}", argument, t.chunk_index);
-    if (draft_->launcher.name != nullptr)
-        text += driver::format(" of '{}'", std::string_view(draft_->launcher.name, draft_->launcher.name_length));
-    text += driver::format(" asks for region {} of {}, whose indices are {}: it gets the part inside",
-                           graph::to_text(wanted, rank), array->name(), graph::to_text(array->box(), rank));
-    log::write(log::warn, text);
+    log::write(
+        log::warn,
+        driver::format("argument {} of chunk {} of the {} asks for region {} of {}, whose indices are {}: it gets "
+                       "the part inside",
+                       argument, t.chunk_index, text_of(draft_->launcher), graph::to_text(wanted, rank), array->name(),
+                       graph::to_text(array->box(), rank)));
 }
 
 void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
@@ -186,13 +176,11 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
     case Reason::conflict:
         throw ConflictingAccess(array.name(), party(first), party(second), region_of(refusal.region, array.rank()),
                                 label);
-    case Reason::unwritten:
-        throw UninitializedRead(array.name(), region_of(refusal.region, array.rank()), launcher.location);
+    case Reason::unwritten: throw UninitializedRead(array.name(), region_of(refusal.region, array.rank()), label);
     case Reason::gap:
         throw InvalidArgument(driver::format("no task writes to region {}, whose first write is \"{}\" ({}): let the "
                                              "tasks cover the array, or make it with rt.array",
-                                             region, label.task_name, driver::count_text(label.num_chunks, "chunk")),
-                              launcher.location);
+                                             region, label.task_name, driver::count_text(label.num_chunks, "chunk")));
     case Reason::none: break;
     }
     throw InternalError("a submit was refused without a reason", launcher.location);
@@ -223,8 +211,7 @@ void Submission::Draft::find_bindings() {
             throw InvalidArgument(driver::format("{} belongs to runtime {}, but was used with runtime {}: copy its "
                                                  "content to an array of this runtime",
                                                  a.array->name(), a.binding->runtime->platform().number(),
-                                                 core->platform().number()),
-                                  launcher.location);
+                                                 core->platform().number()));
         wanted[i].layout = a.binding->layout.get();
         wanted[i].histories = &a.binding->histories;
     }

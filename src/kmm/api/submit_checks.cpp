@@ -2,6 +2,8 @@
 #include "kmm/detail/submit_checks.hpp"
 
 #include <string>
+#include <type_traits>
+#include <typeinfo>
 
 #include "driver/format.hpp"
 #include "kmm/base/text.hpp"
@@ -17,28 +19,23 @@ constexpr char axis_names[3] = {'x', 'y', 'z'};
 /// A launch that is being checked: what messages say about it.
 struct Launch {
     const DeviceInfo& device;
-    SourceLocation where;
 
-    std::string name() const {
-        return where.is_known() ? "the kernel submitted at " + to_string(where) : std::string("the kernel");
-    }
     std::string place() const {
         // Only virtual devices have no compute capability.
         return place_text(device.compute_capability() == 0 ? DriverKind::Host : DriverKind::CUDA,
                           device.device_id().get());
     }
     [[noreturn]] void throw_zero(const char* what, int axis) const {
-        throw InvalidArgument(driver::format("{}: {} {} is 0; it must be at least 1", name(), what, axis_names[axis]),
-                              where);
+        throw InvalidArgument(driver::format("the kernel's {} {} is 0; it must be at least 1", what, axis_names[axis]));
     }
     /// `axis` -1: the limit has none.
     [[noreturn]] void throw_above(const char* what, int axis, std::int64_t value, std::int64_t limit,
                                   const char* remedy) const {
-        std::string text = driver::format("{}: {}", name(), what);
+        std::string text = driver::format("the kernel's {}", what);
         if (axis >= 0) text += std::string(" ") + axis_names[axis];
         text +=
             driver::format(" is {}, but {} ({}) allows at most {}; {}", value, place(), device.name(), limit, remedy);
-        throw InvalidArgument(text, where);
+        throw InvalidArgument(text);
     }
 
     void check_block(const std::uint32_t (&block)[3], std::size_t shared_bytes) const {
@@ -52,11 +49,11 @@ struct Launch {
             threads *= block[axis];  // each factor is below a device's limit of about a thousand
         }
         if (threads > std::int64_t{limits.max_threads_per_block}) {
-            throw_above("the number of threads per block", -1, threads, limits.max_threads_per_block,
+            throw_above("number of threads per block", -1, threads, limits.max_threads_per_block,
                         "use a smaller block");
         }
         if (shared_bytes > limits.max_shared_memory_per_block) {
-            throw_above("the dynamic shared memory in bytes", -1, static_cast<std::int64_t>(shared_bytes),
+            throw_above("dynamic shared memory in bytes", -1, static_cast<std::int64_t>(shared_bytes),
                         static_cast<std::int64_t>(limits.max_shared_memory_per_block), "use less shared memory");
         }
     }
@@ -74,34 +71,24 @@ struct Launch {
 
 }  // namespace
 
-ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInfo& info, const SourceLocation& where) {
-    if (space == ExecutionSpace::Host) {
-        return owner.is_device() ? ResourceId::host(owner.as_device()) : owner;
-    }
+ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInfo& info) {
+    if (owner.is_device()) check_has_device(info, owner.as_device());
+    if (space == ExecutionSpace::Host) return owner.is_device() ? ResourceId::host(owner.as_device()) : owner;
     if (!owner.is_device()) {
         throw InvalidResourceException("a GPU or GPUKernel launcher cannot run on the host: name a device as the owner "
-                                       "of the chunk, or use Host(f)",
-                                       where);
-    }
-    const DeviceId device = owner.as_device();
-    if (device.get() >= info.num_devices()) {
-        throw InvalidResourceException(
-            driver::format("{} is not one of the {} devices of the runtime (numbered from 0)",
-                           place_text(info.driver(), device.get()), info.num_devices()),
-            where);
+                                       "of the chunk, or use Host(f)");
     }
     const DeviceStreamSet streams = owner.stream_affinity();
     if (!streams.is_empty() && streams != DeviceStreamSet::all()) {
         throw NotAvailable("sets of streams (ResourceId(device, streams)) are not offered by this version of kmm; name "
-                           "the device alone",
-                           where);
+                           "the device alone");
     }
-    return ResourceId(device);
+    return ResourceId(owner.as_device());
 }
 
 bool set_launch_dimensions(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device,
-                           const SourceLocation& where, KernelDraft& draft) {
-    const Launch launch{device, where};
+                           KernelDraft& draft) {
+    const Launch launch{device};
     launch.check_block(geometry.block, geometry.shared_bytes);
     for (int axis = 0; axis < 3; axis++) {
         if (!geometry.has_grid && geometry.elements[axis] == 0) launch.throw_zero("elements_per_block", axis);
@@ -123,22 +110,43 @@ bool set_launch_dimensions(const KernelGeometry& geometry, const DomainChunk& ch
 
 void check_launch_geometry(const DeviceInfo& device, const std::uint32_t (&grid)[3], const std::uint32_t (&block)[3],
                            std::size_t shared_bytes) {
-    const Launch launch{device, SourceLocation()};
+    const Launch launch{device};
     launch.check_block(block, shared_bytes);
     launch.check_grid({grid[0], grid[1], grid[2]});
 }
 
-void throw_no_function(const SourceLocation& where) {
-    throw InvalidArgument(driver::format("the function of the launcher {}is a null pointer",
-                                         where.is_known() ? driver::format("at {} ", to_string(where)) : ""),
-                          where);
-}
+void throw_no_function() { throw InvalidArgument("the function of the launcher is a null pointer: name a function"); }
 
-void check_scratch(std::size_t scratch_bytes, const SourceLocation& where) {
+void check_scratch(std::size_t scratch_bytes) {
     if (scratch_bytes == 0) return;
     throw NotAvailable("declared scratch memory (GPU::scratch) is not offered by this version of kmm; pass an array "
-                       "with overwrite(..) instead",
-                       where);
+                       "with overwrite(..) instead");
+}
+
+void rethrow_with_submit(const LauncherInfo& launcher) {
+    const auto text_with = [&](const Error& error) {
+        return driver::format("{}: {}", text_of(launcher), error.what());
+    };
+    const auto add_submit = [&](const auto& error) {
+        using Class = std::decay_t<decltype(error)>;
+        // A program's own kinds of errors pass as they are.
+        if (error.where().is_known() || typeid(error) != typeid(Class)) throw;
+        throw Class(text_with(error), launcher.location);
+    };
+    try {
+        throw;
+    } catch (const InvalidArgument& error) {
+        add_submit(error);
+    } catch (const InvalidResourceException& error) {
+        add_submit(error);
+    } catch (const NotAvailable& error) {
+        add_submit(error);
+    } catch (const GPURuntimeException& error) {
+        if (error.where().is_known()) throw;
+        throw GPURuntimeException(text_with(error), error.driver(), error.device(), error.status, error.status_name(),
+                                  error.is_sticky(), launcher.location);
+    }
+    throw;
 }
 
 }  // namespace kmm::detail

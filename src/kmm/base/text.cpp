@@ -2,6 +2,7 @@
 #include "kmm/base/text.hpp"
 
 #include <string>
+#include <string_view>
 
 #include "driver/byte_size.hpp"
 #include "driver/format.hpp"
@@ -48,6 +49,22 @@ std::string text_of(const Region& region) {
         text += (i > 0 ? ", " : "") + text_of(region[i]);
     }
     return text + "}";
+}
+
+const char* text_of(LauncherInfo::Kind kind) {
+    switch (kind) {
+    case LauncherInfo::Kind::kernel: return "GPUKernel";
+    case LauncherInfo::Kind::device_function: return "GPU";
+    case LauncherInfo::Kind::host: break;
+    }
+    return "Host";
+}
+
+std::string text_of(const LauncherInfo& launcher) {
+    const std::string who = launcher.name == nullptr
+                                ? driver::format("{} task", text_of(launcher.kind))
+                                : driver::format("task \"{}\"", std::string_view(launcher.name, launcher.name_length));
+    return launcher.location.is_known() ? driver::format("{} submitted at {}", who, to_string(launcher.location)) : who;
 }
 
 std::string text_of(const TaskLabel& task) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kmm/core/identifiers.hpp"
+#include "kmm/detail/runtime_core.hpp"
 #include "kmm/error.hpp"
 #include "kmm/utils/geometry.hpp"
 
@@ -23,6 +24,10 @@ std::string seconds_text(double seconds);   ///< "30 s", "1.25 s", "40 ms", "0 s
 
 /// What it says of itself; calls the program's code.
 std::string text_of(const std::exception_ptr& error);
+
+const char* text_of(LauncherInfo::Kind kind);  ///< "GPUKernel"
+/// task "axpy" submitted at main.cpp:41; a task without a name is called by its launcher.
+std::string text_of(const LauncherInfo& launcher);
 
 /// task "axpy" chunk 3 of 16
 std::string text_of(const TaskLabel& task);

@@ -26,6 +26,7 @@
 #include "driver/locks.hpp"
 #include "kmm/detail/device_access.hpp"
 #include "kmm/emulation/fiber.hpp"
+#include "kmm/emulation/stack_guard.hpp"
 #include "kmm/emulation/state.hpp"
 
 #define KMM_EMULATION_VARIABLE __attribute__((tls_model("initial-exec"))) __thread
@@ -139,6 +140,7 @@ class Engine {
     detail::BarrierVotes barrier_vote(bool predicate);
     std::uint64_t warp_call(WarpWait& wait_here);
     void* dynamic_shared() const noexcept { return shared_.get(); }
+    Fiber* running() const noexcept { return running_; }
 
   private:
     void prepare_launch(const driver::HostKernel& kernel, const driver::HostLaunchGeometry& geometry,
@@ -164,6 +166,7 @@ class Engine {
     void reset_warps() noexcept;
     void cancel(std::exception_ptr error) noexcept;
     static void discard();
+    void stack_overflowed() noexcept;
     std::string deadlock_text(const std::vector<std::uint32_t>& at_barrier) const;
 
     // Hot at every barrier.
@@ -194,6 +197,7 @@ class Engine {
     FiberQueue idle_;   // in work(), without a thread
     FiberQueue spent_;  // the same, but must not be used again for this block
     std::vector<std::unique_ptr<Fiber>> fibers_;
+    std::size_t stack_bytes_ = default_stack_bytes;  // of these
     bool quit_ = false;
 
     std::unique_ptr<void, FreeDeleter> shared_;
@@ -204,6 +208,8 @@ class Engine {
 // end.
 KMM_EMULATION_VARIABLE Engine* current = nullptr;
 thread_local std::unique_ptr<Engine> owned;
+
+Fiber* running_here() noexcept { return current != nullptr ? current->running() : nullptr; }
 
 Engine& engine() {
     if (current == nullptr) {
@@ -256,6 +262,11 @@ void Engine::prepare_launch(const driver::HostKernel& kernel, const driver::Host
     block_.single = detect_races_;
     kernel_name_ = kernel.name;
     warps_.clear();
+    const std::size_t stack_bytes = geometry.stack_bytes != 0 ? geometry.stack_bytes : default_stack_bytes;
+    if (stack_bytes != stack_bytes_) {
+        free_fibers();
+        stack_bytes_ = stack_bytes;
+    }
     // Exactly what was asked for, so that AddressSanitizer sees an access behind it.
     if (geometry.shared_bytes != shared_bytes_) {
         shared_.reset();
@@ -326,13 +337,15 @@ void Engine::start_threads(Fiber& self) noexcept {
 }
 
 Fiber& Engine::make_fiber() {
+    guard_stacks(&running_here);
     const auto entry = [](void* engine) {
         auto* const self = static_cast<Engine*>(engine);
         Fiber& fiber = *self->running_;
+        if (fiber.has_overflowed()) self->stack_overflowed();
         self->work(fiber);
         Fiber::switch_to(fiber, self->main_, true);
     };
-    return *fibers_.emplace_back(std::make_unique<Fiber>(entry, this, fibers_.size()));
+    return *fibers_.emplace_back(std::make_unique<Fiber>(entry, this, fibers_.size(), stack_bytes_));
 }
 
 /// A fiber that carries no thread, or null after a failure, which cancels the block.
@@ -428,6 +441,7 @@ void Engine::discard() {
 void Engine::barrier() {
     if (cancelled_) return discard();
     Fiber& self = *running_;
+    self.require_reserve();
     at_barrier_.push(self);
     if (!detect_races_) return wait(self);
     char* const token = &barrier_tokens_[barriers_left_ & 1];
@@ -450,6 +464,7 @@ std::uint64_t Engine::warp_call(WarpWait& wait_here) {
         discard();
         return 0;
     }
+    running_->require_reserve();
     const unsigned linear = linear_thread({threadIdx.x, threadIdx.y, threadIdx.z});
     const unsigned lane = linear % warp_size;
     const std::uint32_t bit = 1u << lane;
@@ -578,6 +593,20 @@ void Engine::cancel(std::exception_ptr error) noexcept {
         warp.waiting = 0;
     }
     warp_waiting_ = 0;
+}
+
+/// The thread that ran last on this fiber is gone; the fiber goes on without one.
+void Engine::stack_overflowed() noexcept {
+    try {
+        cancel(std::make_exception_ptr(KernelError(driver::format(
+            "thread {} of block {} of kernel {} needs more than the {} KiB of stack that a thread has in a kernel with "
+            "barriers: use smaller local arrays and less recursion, or larger stacks by KMM_FIBER_STACK={}KiB "
+            "(RuntimeConfig::fiber_stack) or more",
+            to_text(threadIdx), to_text(blockIdx), kernel_name_ != nullptr ? kernel_name_ : "(unnamed)",
+            (stack_bytes_ + 1023) / 1024, (stack_bytes_ + 511) / 512))));
+    } catch (...) {
+        cancel(std::current_exception());
+    }
 }
 
 std::string Engine::deadlock_text(const std::vector<std::uint32_t>& at_barrier) const {

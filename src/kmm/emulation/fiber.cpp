@@ -18,6 +18,7 @@
 extern "C" {
 __attribute__((weak)) void* __tsan_get_current_fiber();
 __attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
+__attribute__((weak)) void __tsan_destroy_fiber(void* fiber);
 __attribute__((weak)) void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 __attribute__((weak)) void __tsan_acquire(void* address);
 __attribute__((weak)) void __tsan_release(void* address);
@@ -29,10 +30,13 @@ __attribute__((weak)) void __sanitizer_finish_switch_fiber(void* fake_stack, con
 namespace kmm::emulation {
 namespace {
 
-// What one thread of a kernel may need: CUDA's own default for local memory is 1 KiB, deep recursion is rare.
-constexpr std::size_t plain_stack_bytes = 64 * 1024;
+// A function need not touch its frame from the top down: one that is larger than the guard may step over it. CUDA gives
+// a thread 512 KiB of local memory at most. Costs addresses only.
+constexpr std::size_t guard_bytes = 1024 * 1024;
+// For the engine's own frames, and for unwinding when the block has failed elsewhere.
+constexpr std::size_t reserve_bytes = 16 * 1024;
 // Instrumented frames are several times larger, and a report is written on the stack that raced.
-constexpr std::size_t sanitizer_stack_bytes = 512 * 1024;
+constexpr std::size_t sanitizer_factor = 8;
 // Stacks start at different offsets in their page; otherwise the tops of all of them fall into the same cache sets.
 // 5 lines hold what a switch touches; 12 colours of them stay within a page.
 constexpr std::size_t colour_bytes = 5 * 64;
@@ -46,6 +50,7 @@ constexpr unsigned tsan_switch_without_order = 1;
 struct SpareStack {
     SpareStack* next;
     void* mapping;
+    std::size_t mapping_bytes;
     void* race_fiber;
 };
 
@@ -56,10 +61,12 @@ class SpareStacks {
         one.next = head_;
         head_ = &one;
     }
-    SpareStack* pop() noexcept {
+    SpareStack* pop(std::size_t mapping_bytes) noexcept {
         const Locked locked(*this);
-        SpareStack* const one = head_;
-        if (one != nullptr) head_ = one->next;
+        SpareStack** at = &head_;
+        while (*at != nullptr && (*at)->mapping_bytes != mapping_bytes) at = &(*at)->next;
+        SpareStack* const one = *at;
+        if (one != nullptr) *at = one->next;
         return one;
     }
 
@@ -81,8 +88,8 @@ SpareStacks spare_stacks;
 
 bool address_sanitizer_present() noexcept { return __sanitizer_start_switch_fiber != nullptr; }
 
-std::size_t stack_size() noexcept {
-    return address_sanitizer_present() || race_detector_present() ? sanitizer_stack_bytes : plain_stack_bytes;
+std::size_t sanitizer_size(std::size_t bytes) noexcept {
+    return address_sanitizer_present() || race_detector_present() ? bytes * sanitizer_factor : bytes;
 }
 
 }  // namespace
@@ -101,40 +108,69 @@ Fiber::Fiber() noexcept {
     if (race_detector_present()) race_fiber_ = __tsan_get_current_fiber();
 }
 
-Fiber::Fiber(void (*entry)(void*), void* argument, std::size_t index) : entry_(entry), argument_(argument) {
+Fiber::Fiber(void (*entry)(void*), void* argument, std::size_t index, std::size_t stack_bytes)
+    : entry_(entry), argument_(argument) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const std::size_t bytes = stack_size() + page;
-    mapping_bytes_ = bytes + page;
-    if (SpareStack* const spare = race_detector_present() ? spare_stacks.pop() : nullptr) {
+    const std::size_t reserve = sanitizer_size(reserve_bytes);
+    const std::size_t wanted = sanitizer_size(stack_bytes) + reserve + num_colours * colour_bytes;
+    const std::size_t bytes = (wanted + page - 1) / page * page;
+    mapping_bytes_ = guard_bytes + bytes;
+    if (SpareStack* const spare = race_detector_present() ? spare_stacks.pop(mapping_bytes_) : nullptr) {
         mapping_ = spare->mapping;
         race_fiber_ = spare->race_fiber;
     } else {
-        void* const mapping = mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE,
-                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+        void* const mapping =
+            mmap(nullptr, mapping_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
         if (mapping == MAP_FAILED) throw std::bad_alloc();
-        if (mprotect(mapping, page, PROT_NONE) != 0) {
+        if (mprotect(static_cast<char*>(mapping) + guard_bytes, bytes, PROT_READ | PROT_WRITE) != 0) {
             munmap(mapping, mapping_bytes_);
             throw std::bad_alloc();
         }
         mapping_ = mapping;
         if (race_detector_present()) race_fiber_ = __tsan_create_fiber(0);
     }
-    stack_ = static_cast<char*>(mapping_) + page;
+    stack_ = static_cast<char*>(mapping_) + guard_bytes;
     stack_bytes_ = bytes - index % num_colours * colour_bytes;
-    prepare(static_cast<char*>(mapping_) + page + stack_bytes_);
+    reserve_end_ = reinterpret_cast<std::uintptr_t>(stack_) + reserve;
+    prepare(static_cast<char*>(mapping_) + guard_bytes + stack_bytes_);
 }
 
 Fiber::~Fiber() {
     if (mapping_ == nullptr) return;
-    if (race_fiber_ != nullptr) {
+    // Of one that has overflowed the race detector knows calls that never returned.
+    if (race_fiber_ != nullptr && !overflowed_) {
         auto* const spare = reinterpret_cast<SpareStack*>(static_cast<char*>(mapping_) + mapping_bytes_) - 1;
-        *spare = {nullptr, mapping_, race_fiber_};
+        *spare = {nullptr, mapping_, mapping_bytes_, race_fiber_};
         spare_stacks.push(*spare);
         return;
     }
+    if (race_fiber_ != nullptr) __tsan_destroy_fiber(race_fiber_);
     // The last frames on this stack never returned, and their red zones would outlive them at these addresses.
-    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(mapping_, mapping_bytes_);
+    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(stack_, stack_bytes_);
     munmap(mapping_, mapping_bytes_);
+}
+
+bool Fiber::guards(const void* address) const noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(mapping_);
+    return mapping_ != nullptr && reinterpret_cast<std::uintptr_t>(address) - begin < guard_bytes;
+}
+
+/// The fault does the rest (stack_guard.cpp): there is one way out of a full stack.
+__attribute__((no_sanitize_address)) void Fiber::overflow() const noexcept {
+    *static_cast<volatile char*>(mapping_) = 0;
+    __builtin_trap();
+}
+
+std::uintptr_t Fiber::restart_stack() const noexcept {
+    return (reinterpret_cast<std::uintptr_t>(stack_) + stack_bytes_) & ~std::uintptr_t{15};
+}
+
+__attribute__((no_sanitize_address)) void Fiber::restart(Fiber* self) noexcept {
+    // An exception on its way is left where it is: nobody can catch it any more.
+    *reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals()) = {};
+    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(self->stack_, self->stack_bytes_);
+    self->overflowed_ = true;
+    self->entry_(self->argument_);
 }
 
 /// The first function on a new stack.

@@ -1,9 +1,10 @@
-// A stack with a place in the code, and the switch between two of them. Owns stacks, saved registers, the C++ exception
-// state, and what the sanitizers must be told. Must not know kernels, blocks or scheduling. A fiber belongs to the OS
-// thread that made it and never runs on another.
+// A stack with a place in the code, and the switch between two of them. Owns stacks, their guards (stack_guard.hpp),
+// saved registers, the C++ exception state, and what the sanitizers must be told. Must not know kernels, blocks or
+// scheduling. A fiber belongs to the OS thread that made it and never runs on another.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 // Three ways to switch stacks. Our own for x86-64 (a third of the time of Boost.Context's, because it keeps the
 // processor's prediction of returns in step); Boost.Context for other processors where the build found it; else the C
@@ -33,14 +34,19 @@ bool race_detector_present() noexcept;
 void race_release(void* address) noexcept;
 void race_acquire(void* address) noexcept;
 
+/// What one thread of a kernel has if nothing else is asked for: CUDA's own default for local memory is 1 KiB, deep
+/// recursion is rare.
+inline constexpr std::size_t default_stack_bytes = 64 * 1024;
+
 // One cache line holds what every switch touches.
 class alignas(64) Fiber {
   public:
     /// Stands for the stack that the calling OS thread runs on now.
     Fiber() noexcept;
-    /// A new stack; `entry(argument)` runs on it at the first switch to it and never returns. `index` spreads the tops
-    /// of stacks over the cache sets. Throws std::bad_alloc.
-    Fiber(void (*entry)(void*), void* argument, std::size_t index);
+    /// A new stack of at least `stack_bytes`; `entry(argument)` runs on it at the first switch to it, and again, from
+    /// the top, after each overflow. It never returns. `index` spreads the tops of stacks over the cache sets. Throws
+    /// std::bad_alloc.
+    Fiber(void (*entry)(void*), void* argument, std::size_t index, std::size_t stack_bytes);
     ~Fiber();
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
@@ -50,6 +56,20 @@ class alignas(64) Fiber {
     static void switch_to(Fiber& from, Fiber& to, bool for_ever = false) noexcept;
     /// Fetches into the cache what a switch to this fiber will read first.
     void prefetch() const noexcept;
+
+    /// The stack was too small. What stood on it is gone, without its destructors.
+    bool has_overflowed() const noexcept { return overflowed_; }
+    /// For the scheduler, on this fiber, before it changes its lists: counts as an overflow if too little stack is left
+    /// for its own frames, or for unwinding afterwards.
+    void require_reserve() const noexcept {
+        if (reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) < reserve_end_) [[unlikely]]
+            overflow();
+    }
+    /// Whether a fault at this address is an overflow of this stack.
+    bool guards(const void* address) const noexcept;
+    /// For the handler of faults: the call of `restart(this)` at `restart_stack()`, in the place of what overflowed.
+    static void restart(Fiber* self) noexcept;
+    std::uintptr_t restart_stack() const noexcept;
 
     Fiber* next = nullptr;           ///< in the list that holds this fiber (at most one)
     unsigned thread[3] = {0, 0, 0};  ///< for the scheduler: threadIdx of the emulated thread that waits here
@@ -65,6 +85,7 @@ class alignas(64) Fiber {
     static void jump(Fiber& from, Fiber& to) noexcept;
     static void enter(Fiber& self) noexcept;
     void arrived() noexcept;
+    [[noreturn]] void overflow() const noexcept;
     friend struct FiberEntry;
 
     // The C++ run-time library keeps one of these for each OS thread; an exception in flight belongs to a fiber.
@@ -78,12 +99,14 @@ class alignas(64) Fiber {
     Fiber* previous_ = nullptr;  // who switched to this one last
     void (*entry_)(void*) = nullptr;
     void* argument_ = nullptr;
-    void* mapping_ = nullptr;  // guard page and stack; null: the OS thread's own stack
+    void* mapping_ = nullptr;  // guard and stack; null: the OS thread's own stack
     std::size_t mapping_bytes_ = 0;
     const void* stack_ = nullptr;  // lowest address and size, for AddressSanitizer
     std::size_t stack_bytes_ = 0;
     void* fake_stack_ = nullptr;  // AddressSanitizer's
     void* race_fiber_ = nullptr;  // ThreadSanitizer's
+    std::uintptr_t reserve_end_ = 0;
+    bool overflowed_ = false;
 };
 
 /// A list through `Fiber::next`.

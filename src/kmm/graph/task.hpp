@@ -163,6 +163,8 @@ class Unworded {
   public:
     virtual ~Unworded() = default;
     virtual std::exception_ptr words() const = 0;
+    /// What the error of the failed task, which names it and its submit, says of `words`; empty: their whole text.
+    virtual std::string as_cause(const std::exception_ptr& /*words*/) const { return {}; }
     /// Whether it is a message for the log as well.
     virtual bool is_logged() const noexcept { return false; }
 };

@@ -51,6 +51,7 @@ constexpr const char* known_variables[] = {
     "KMM_TRACE_DEVICE_TIMES",
     "KMM_RECORD",
     "KMM_NVTX",
+    "KMM_FIBER_STACK",
 };
 
 // Of the build and the tests: nothing that a program sets to change its runtime.
@@ -172,6 +173,11 @@ void read_devices(const char* variable, std::vector<int>& out) {
     }
 }
 
+std::string fiber_stack_range() {
+    return driver::format("use {} to {}", driver::byte_size_text(MIN_FIBER_STACK),
+                          driver::byte_size_text(MAX_FIBER_STACK));
+}
+
 void warn_about_unknown_variables() {
     std::string unknown;
     for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -226,6 +232,9 @@ RuntimeConfig default_config_from_environment() {
     if (std::optional<std::string> file = read("KMM_TRACE")) config.trace = *file;
     if (std::optional<std::string> file = read("KMM_RECORD")) config.record = *file;
     read_choice("KMM_NVTX", {{"1", true}, {"true", true}, {"0", false}, {"false", false}}, config.nvtx);
+    read_bytes("KMM_FIBER_STACK", config.fiber_stack);
+    if (config.fiber_stack < MIN_FIBER_STACK || config.fiber_stack > MAX_FIBER_STACK)
+        refuse("KMM_FIBER_STACK", *read("KMM_FIBER_STACK"), fiber_stack_range());
     read_choice("KMM_TRACE_DEVICE_TIMES", {{"1", true}, {"true", true}, {"0", false}, {"false", false}},
                 config.trace_device_times);
     // The log reads it by itself, at the first message; here it is only checked, so that a slip is known at the start.

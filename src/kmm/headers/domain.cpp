@@ -24,8 +24,7 @@ class Owners {
     Owners(const SystemInfo& info, ExecutionSpace space) : info_(info), on_host_(space == ExecutionSpace::Host) {
         if (!on_host_ && info.resources().empty()) {
             throw InvalidResourceException(
-                "the handle has no device to give chunks of the domain to: use a Host launcher, or "
-                "a handle whose constrain_to names devices");
+                "the handle has no device to give chunks of the domain to: use a Host launcher");
         }
     }
     std::size_t count() const { return std::max<std::size_t>(info_.resources().size(), 1); }
@@ -117,7 +116,7 @@ Domain block_domain(const BlockDomain& that, const SystemInfo& info, ExecutionSp
                        owners);
 }
 
-Domain explicit_domain(Domain that, ExecutionSpace space) {
+Domain explicit_domain(Domain that, const SystemInfo& info, ExecutionSpace space) {
     for (std::size_t i = 0; i < that.chunks.size(); i++) {
         DomainChunk& chunk = that.chunks[i];
         for (std::size_t axis = 0; axis < DOMAIN_DIMS; axis++) {
@@ -128,6 +127,7 @@ Domain explicit_domain(Domain that, ExecutionSpace space) {
                                    text_of_chunk(chunk.offset, chunk.size)));
             }
         }
+        if (chunk.owner_id.is_device()) check_has_device(info, chunk.owner_id.as_device());
         if (space == ExecutionSpace::Host) {
             chunk.owner_id = ResourceId::host(chunk.owner_id.device_affinity());
         } else if (chunk.owner_id.is_host()) {

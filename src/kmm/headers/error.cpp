@@ -80,7 +80,7 @@ std::string conflict_text(const std::string& array_name, const ConflictParty& fi
                                       party_text(first, submit), party_text(second, submit), detail::text_of(overlap),
                                       submitted_at(where));
     text += same_task ? "; pass one writing argument, or regions that do not overlap"
-                      : "; use reduce to combine contributions, a finer mapping, or one chunk";
+                      : "; let each task write elements of its own, or use one chunk";
     return text;
 }
 
@@ -148,6 +148,11 @@ UninitializedRead::UninitializedRead(const std::string& array_name, const Region
     : Error(ErrorCode::UninitializedRead, uninitialized_text(array_name, region, where), where),
       details_(std::make_shared<const Details>(Details{array_name, region})) {}
 
+UninitializedRead::UninitializedRead(const std::string& array_name, const Region& region, const TaskLabel& task)
+    : Error(ErrorCode::UninitializedRead,
+            detail::text_of(task) + ": " + uninitialized_text(array_name, region, task.where), task.where),
+      details_(std::make_shared<const Details>(Details{array_name, region})) {}
+
 const std::string& UninitializedRead::array_name() const noexcept { return details_->array_name; }
 const Region& UninitializedRead::region() const noexcept { return details_->region; }
 
@@ -163,6 +168,11 @@ OutOfMemory::OutOfMemory(MemoryId memory, std::size_t requested, std::size_t in_
                          const std::string& report, SourceLocation where)
     : Error(ErrorCode::OutOfMemory, report, where),
       details_(std::make_shared<const Details>(Details{memory, requested, in_use, limit, report})) {}
+
+OutOfMemory::OutOfMemory(const OutOfMemory& first, std::size_t requested, const std::string& text, SourceLocation where)
+    : Error(ErrorCode::OutOfMemory, text, where),
+      details_(std::make_shared<const Details>(
+          Details{first.memory(), requested, first.in_use(), first.limit(), first.report()})) {}
 
 MemoryId OutOfMemory::memory() const noexcept { return details_->memory; }
 std::size_t OutOfMemory::requested() const noexcept { return details_->requested; }

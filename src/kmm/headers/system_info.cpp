@@ -140,4 +140,19 @@ bool SystemInfo::can_access_peer(DeviceId from, DeviceId to) const noexcept {
 
 std::uint16_t SystemInfo::runtime_number() const noexcept { return description_->runtime_number; }
 
+namespace detail {
+
+void check_has_device(const SystemInfo& info, DeviceId id) {
+    const std::size_t count = info.num_devices();
+    if (id.get() < count) return;
+    const std::string remedy = count == 0   ? std::string("the host alone")
+                               : count == 1 ? std::string("device 0")
+                                            : driver::format("a device from 0 to {}", count - 1);
+    throw InvalidResourceException(driver::format("the runtime has no {}, only {}: name {}",
+                                                  place_text(info.driver(), id.get()),
+                                                  driver::count_text(count, "device"), remedy));
+}
+
+}  // namespace detail
+
 }  // namespace kmm

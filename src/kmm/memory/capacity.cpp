@@ -210,6 +210,13 @@ void Residency::release(Replica& replica, const Fence* last) {
     reindex_all(chunk);  // what is dirty has lost its place
 }
 
+/// Of a task that finds no room for all its chunks: counts as if the chunk had never had the block.
+void Residency::take_back_block(Chunk& chunk, MemoryIndex m) {
+    release(chunk.replicas.at(m));
+    --spaces_[m].counters.allocations;
+    --spaces_[m].counters.frees;
+}
+
 // ------------------------------------------------------------------------------------------------------------- growth
 
 bool Residency::may_grow(MemoryIndex m, std::size_t bytes) noexcept {

@@ -376,7 +376,7 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
     bool moved = !taken->empty();
-    for (Chunk* c : *taken) release(c->replicas.at(m));
+    for (Chunk* c : *taken) take_back_block(*c, m);
     taken->clear();
     Found found = Found::yes;
     std::size_t needed_bytes = 0;
@@ -468,7 +468,7 @@ Placement Residency::place_in_forms(Task& task) {
     Found found = allocate_missing(task, &taken);
     if (found == Found::none && m.is_device() && room_ >= Room::as_usual) found = allocate_side_by_side(task, &taken);
     if (found != Found::yes)
-        for (Chunk* c : taken) release(c->replicas.at(m));
+        for (Chunk* c : taken) take_back_block(*c, m);
     for_each_place(task, [&](Access&, Chunk& c) { c.hold = 0; });
     switch (found) {
     case Found::yes: break;

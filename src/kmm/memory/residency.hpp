@@ -365,6 +365,7 @@ class Residency {
     std::size_t largest_spare_room_beside(MemoryIndex m) const noexcept;
     Fence save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts);
     void release(Replica& replica, const Fence* last = nullptr);
+    void take_back_block(Chunk& chunk, MemoryIndex m);
     void reserve_records(Space& space, std::size_t count);
     void add_user(Replica& replica, Use use, Fence fence);
     void forget_users(Replica& replica) noexcept;

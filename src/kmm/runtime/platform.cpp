@@ -55,6 +55,7 @@ std::shared_ptr<driver::Driver> choose_driver(const RuntimeConfig& config) {
         // Memory below 2 MiB cannot be mapped in pages; the driver then still gives it piece by piece.
         options.memory_bytes = std::max<std::size_t>(options.memory_bytes, 4096);
         options.num_threads = static_cast<int>(config.host_threads);
+        options.stack_bytes = config.fiber_stack;
         return driver::make_host_driver(options);
     }
     auto driver = driver::open(kind, &reason);
@@ -76,12 +77,18 @@ void check_seconds(double value, const char* name, const char* what_zero_is) {
                                              driver::fixed_text(value, 6), what_zero_is));
 }
 
+static_assert(MIN_FIBER_STACK == driver::smallest_stack_bytes && MAX_FIBER_STACK == driver::largest_stack_bytes);
+
 void check_config(const RuntimeConfig& c) {
     check_seconds(c.watchdog, "watchdog", "off");
     check_seconds(c.memory_wait, "memory_wait", "at once");
     if (c.host_threads > MAX_HOST_THREADS)
         throw InvalidArgument(
             driver::format("host_threads is {}: use 0 (usable CPUs) to {}", c.host_threads, MAX_HOST_THREADS));
+    if (c.fiber_stack < MIN_FIBER_STACK || c.fiber_stack > MAX_FIBER_STACK)
+        throw InvalidArgument(driver::format("fiber_stack is {}: use {} to {}", c.fiber_stack,
+                                             driver::byte_size_text(MIN_FIBER_STACK),
+                                             driver::byte_size_text(MAX_FIBER_STACK)));
     check_fraction(c.device_memory_fraction, "device_memory_fraction");
     check_fraction(c.host_memory_fraction, "host_memory_fraction");
     if (c.device_concurrent_streams < 1 || c.device_concurrent_streams > 64)

@@ -67,7 +67,9 @@ TEST(Registry, options_of_the_host_driver_come_from_the_environment) {
     EXPECT_EQ(host_options_from_environment().memory_bytes, 0u);
     const Variable devices("KMM_VIRTUAL_DEVICES", "4");
     const Variable memory("KMM_VIRTUAL_DEVICE_MEM", "64MiB");
+    const Variable stack("KMM_FIBER_STACK", "1MiB");
     const HostOptions options = host_options_from_environment();
+    EXPECT_EQ(options.stack_bytes, std::size_t{1} << 20);
     EXPECT_EQ(options.num_devices, 4);
     EXPECT_EQ(options.memory_bytes, std::size_t{64} << 20);
     const auto driver = make_host_driver(options);
@@ -94,6 +96,11 @@ TEST(Registry, malformed_options_name_the_variable_and_its_text) {
         const Variable devices("KMM_VIRTUAL_DEVICES", text);
         EXPECT_NE(error_of_options().find("KMM_VIRTUAL_DEVICES is '" + std::string(text) + "'"), std::string::npos)
             << text;
+    }
+    for (const char* text : {"MB", "1KiB", "2GiB", "50%"}) {
+        const Variable stack("KMM_FIBER_STACK", text);
+        EXPECT_NE(error_of_options().find("KMM_FIBER_STACK"), std::string::npos) << text;
+        EXPECT_NE(error_of_options().find("'" + std::string(text) + "'"), std::string::npos) << text;
     }
     for (const char* text : {"MB", "0", "-1", "101%"}) {
         const Variable memory("KMM_VIRTUAL_DEVICE_MEM", text);

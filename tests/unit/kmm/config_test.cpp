@@ -86,7 +86,8 @@ TEST(Row010, malformed_variables_are_refused_with_name_value_and_accepted_forms)
         {"KMM_HOST_THREADS", "40000"},  {"KMM_WATCHDOG", "nan"},         {"KMM_WATCHDOG", "-inf"},
         {"KMM_MEMORY_WAIT", "1e10s"},   {"KMM_MEMORY_WAIT", "-0.5"},     {"KMM_HOST_THREADS", "4097"},
         {"KMM_HOST_THREADS", "many"},   {"KMM_MAX_PENDING", "-5"},       {"KMM_MEMORY_WAIT", "nan"},
-        {"KMM_WATCHDOG", "-1"},         {"KMM_LOG_LEVEL", "verbose"},
+        {"KMM_WATCHDOG", "-1"},         {"KMM_LOG_LEVEL", "verbose"},    {"KMM_FIBER_STACK", "large"},
+        {"KMM_FIBER_STACK", "1KiB"},    {"KMM_FIBER_STACK", "2TiB"},     {"KMM_FIBER_STACK", "5%"},
     };
     for (const auto& [name, value] : bad) {
         const Environment environment{{name, value}};
@@ -115,25 +116,14 @@ TEST(Row010, empty_variables_change_nothing) {
 }
 
 TEST(Row010, every_variable_reaches_its_field) {
-    const Environment environment{{"KMM_HOST_POOL", "None"},
-                                  {"KMM_HOST_MEM", "50%"},
-                                  {"KMM_HOST_BLOCK", "1MiB"},
-                                  {"KMM_DEVICE_POOL", "vmm"},
-                                  {"KMM_DEVICE_MEM", "2GiB"},
-                                  {"KMM_DEVICE_KEEP_FREE", "1k"},
-                                  {"KMM_DEVICE_BLOCK", "2k"},
-                                  {"KMM_DEVICE_STREAMS", "64"},
-                                  {"KMM_DEBUG", "true"},
-                                  {"KMM_DRIVER", "Host"},
-                                  {"KMM_DEVICES", "0,2"},
-                                  {"KMM_VIRTUAL_DEVICES", "4"},
-                                  {"KMM_VIRTUAL_DEVICE_MEM", "1G"},
-                                  {"KMM_SPILL_DIR", "/tmp"},
-                                  {"KMM_SPILL_LIMIT", "12.5%"},
-                                  {"KMM_HOST_THREADS", "3"},
-                                  {"KMM_MAX_PENDING", "0"},
-                                  {"KMM_MEMORY_WAIT", "0.5"},
-                                  {"KMM_WATCHDOG", "0"}};
+    const Environment environment{
+        {"KMM_HOST_POOL", "None"},        {"KMM_HOST_MEM", "50%"},      {"KMM_HOST_BLOCK", "1MiB"},
+        {"KMM_DEVICE_POOL", "vmm"},       {"KMM_DEVICE_MEM", "2GiB"},   {"KMM_DEVICE_KEEP_FREE", "1k"},
+        {"KMM_DEVICE_BLOCK", "2k"},       {"KMM_DEVICE_STREAMS", "64"}, {"KMM_DEBUG", "true"},
+        {"KMM_DRIVER", "Host"},           {"KMM_DEVICES", "0,2"},       {"KMM_VIRTUAL_DEVICES", "4"},
+        {"KMM_VIRTUAL_DEVICE_MEM", "1G"}, {"KMM_SPILL_DIR", "/tmp"},    {"KMM_SPILL_LIMIT", "12.5%"},
+        {"KMM_HOST_THREADS", "3"},        {"KMM_MAX_PENDING", "0"},     {"KMM_MEMORY_WAIT", "0.5"},
+        {"KMM_FIBER_STACK", "256KiB"},    {"KMM_WATCHDOG", "0"}};
     const kmm::RuntimeConfig config = kmm::default_config_from_environment();
     EXPECT_EQ(config.host_memory_kind, kmm::HostMemoryKind::NoPool);
     EXPECT_DOUBLE_EQ(config.host_memory_fraction, 0.5);
@@ -154,6 +144,7 @@ TEST(Row010, every_variable_reaches_its_field) {
     EXPECT_DOUBLE_EQ(config.spill_fraction, 0.125);
     EXPECT_EQ(config.host_threads, 3u);
     EXPECT_EQ(config.max_pending_tasks, 0u);
+    EXPECT_EQ(config.fiber_stack, std::size_t(256) << 10);
     EXPECT_DOUBLE_EQ(config.memory_wait, 0.5);
     EXPECT_DOUBLE_EQ(config.watchdog, 0.0);
 }

@@ -108,7 +108,7 @@ TEST(Errors, a_conflict_names_array_both_sides_and_the_overlap) {
     const kmm::ConflictParty second{1, {5}, {5}, 0, ResourceId(DeviceId(1))};
     const kmm::ConflictingAccess error("histogram", first, second, {Range<>(0, 256)});
     const std::string text = error.what();
-    for (const char* part : {"histogram", "task 0", "task 1", "{0...256}", "GPU 1", "reduce"}) {
+    for (const char* part : {"histogram", "task 0", "task 1", "{0...256}", "GPU 1", "or use one chunk"}) {
         EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
     }
     EXPECT_EQ(error.second().chunk_index, 1u);

@@ -69,6 +69,7 @@ inline void what_tasks_receive(const kmm::RuntimeHandle& rt, kmm::Array<float> a
     rt.parallel_submit(1, host_gets<kmm::Bounds<1>>(), kmm::tile(4));
     rt.parallel_submit(1, host_gets<kmm::Bounds<2>>(), _xy);
     rt.parallel_submit(1, host_gets<kmm::Bounds<3>>(), one_to_one);
+    rt.parallel_submit(1, host_gets<kmm::Bounds<2>>(), [](kmm::DomainChunk) { return kmm::Bounds<2>(3, 4); });
     rt.parallel_submit(1, host_gets<const float*>(), static_cast<const float*>(nullptr));
     rt.parallel_submit(1, host_gets<kmm::Range<int>>(), kmm::Range<int>(3));
     rt.parallel_submit(1, gpu_gets<kmm::GPUView<float>>(), a);

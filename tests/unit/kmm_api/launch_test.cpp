@@ -37,6 +37,14 @@ __global__ void use_shared(kmm::GPUViewMut<int> out) {
     out[0] = memory[1000];
 }
 
+__global__ void large_locals(kmm::GPUViewMut<int> out) {
+    // More than a stack has by default, also of an instrumented thread.
+    volatile char local[900'000];
+    local[threadIdx.x] = 1;
+    __syncthreads();
+    if (local[threadIdx.x] == 1) atomicAdd(&out[0], 1);
+}
+
 std::vector<int> grid_of(const kmm::RuntimeHandle& rt, kmm::DomainDim size,
                          const kmm::GPUKernel<void (*)(kmm::GPUViewMut<int>)>& kernel) {
     auto count = rt.allocate({0, 0, 0});
@@ -130,4 +138,29 @@ TEST(LauncherThreads, the_name_and_the_line_of_the_launcher_are_in_the_message) 
     EXPECT_TRUE(contains(text, "task \"pump\"") && contains(text, "broken pump") &&
                 contains(text, "launch_test.cpp:" + std::to_string(line)))
         << text;
+}
+
+TEST(Launch, a_kernel_with_a_barrier_that_needs_more_stack_than_there_is_fails_with_a_text) {
+    auto rt = small_runtime();
+    auto out = rt.allocate({0});
+    const auto large = kmm::GPUKernel(large_locals, 32).named("large");
+    const std::string text = text_of<kmm::TaskError>([&] { rt.wait(rt.submit(kmm::DeviceId(0), large, write(out))); });
+    EXPECT_TRUE(contains(text, "task \"large\"")) << text;
+    EXPECT_TRUE(contains(text, "needs more than the 64 KiB of stack")) << text;
+    EXPECT_TRUE(contains(text, "KMM_FIBER_STACK")) << text;
+
+    kmm::RuntimeConfig config;
+    config.driver = kmm::DriverKind::Host;
+    config.virtual_device_memory = std::size_t(64) << 20;
+    config.fiber_stack = std::size_t(1) << 20;
+    const auto roomy = kmm::make_runtime(config);
+    auto sum = roomy.allocate({0});
+    roomy.wait(roomy.submit(kmm::DeviceId(0), large, write(sum)));
+    EXPECT_EQ(sum.copy_to_vector(), std::vector<int>{32});
+    for (const std::size_t bad : {std::size_t(0), std::size_t(1000), std::size_t(1) << 40}) {
+        config.fiber_stack = bad;
+        const std::string refused = text_of<kmm::InvalidArgument>([&] { kmm::make_runtime(config); });
+        EXPECT_TRUE(contains(refused, "fiber_stack is " + std::to_string(bad) + ": use 16.00 KiB to 1.00 GiB"))
+            << refused;
+    }
 }

@@ -17,15 +17,6 @@ class KernelException final : public DeviceError, public std::nested_exception {
     using DeviceError::DeviceError;
 };
 
-const char* kind_text(LauncherInfo::Kind kind) {
-    switch (kind) {
-    case LauncherInfo::Kind::kernel: return "GPUKernel";
-    case LauncherInfo::Kind::device_function: return "GPU";
-    case LauncherInfo::Kind::host: break;
-    }
-    return "Host";
-}
-
 /// What an emulated kernel threw.
 class ThrownByKernel final : public graph::Unworded {
   public:
@@ -46,20 +37,6 @@ class ThrownByKernel final : public graph::Unworded {
     int device_;
 };
 
-/// `*kept`, or what `make` makes of it now. Nothing is locked meanwhile: two who ask at once may both make it, and
-/// one's stays.
-template<typename Make>
-std::exception_ptr worded_once(locks::Mutex& mutex, std::exception_ptr* kept, Make&& make) {
-    {
-        const locks::Guard guard(mutex);
-        if (*kept != nullptr) return *kept;
-    }
-    std::exception_ptr made = make();
-    const locks::Guard guard(mutex);
-    if (*kept == nullptr) *kept = std::move(made);
-    return *kept;
-}
-
 /// Throws std::bad_alloc where there is no memory for the words, so that it is not kept in their place.
 std::exception_ptr task_error(TaskFailure failure, const std::exception_ptr& cause,
                               std::vector<std::exception_ptr> also_failed = {}) {
@@ -76,7 +53,7 @@ std::exception_ptr task_error(TaskFailure failure, const std::exception_ptr& cau
 TaskFailure FailureWords::describe_failure(const graph::TaskTrace& task) const {
     TaskFailure f;
     if (task.info) {
-        f.task.task_name = task.info->name.empty() ? driver::format("{} at {}", kind_text(task.info->launcher),
+        f.task.task_name = task.info->name.empty() ? driver::format("{} at {}", text_of(task.info->launcher),
                                                                     to_string(task.info->location))
                                                    : task.info->name;
         f.task.num_chunks = task.info->num_chunks;
@@ -119,11 +96,17 @@ std::exception_ptr FailureWords::cause_of(graph::RootFailure& root) const {
     return worded_once(root.words_mutex, &root.worded_cause, [&] { return root.unworded->words(); });
 }
 
+std::string FailureWords::cause_text(const graph::RootFailure& root, const std::exception_ptr& cause) const {
+    std::string text;
+    if (root.unworded != nullptr) text = root.unworded->as_cause(cause);
+    return text.empty() ? text_of(cause) : text;
+}
+
 std::exception_ptr FailureWords::error_of(graph::RootFailure& root) const {
     return worded_once(root.words_mutex, &root.error, [&] {
         const std::exception_ptr cause = cause_of(root);
         TaskFailure text = describe_failure(root.task);
-        text.cause = text_of(cause);
+        text.cause = cause_text(root, cause);
         return task_error(std::move(text), cause);
     });
 }
@@ -134,7 +117,7 @@ std::exception_ptr FailureWords::error_of(const std::vector<std::shared_ptr<grap
     for (std::size_t i = 1; i < roots.size(); ++i) others.push_back(error_of(*roots[i]));
     const std::exception_ptr cause = cause_of(*roots.front());
     TaskFailure first = describe_failure(roots.front()->task);
-    first.cause = text_of(cause);
+    first.cause = cause_text(*roots.front(), cause);
     return task_error(std::move(first), cause, std::move(others));
 }
 
@@ -144,7 +127,7 @@ std::exception_ptr FailureWords::error_of(graph::Failure& failure) const {
     return worded_once(root.words_mutex, &failure.error, [&] {
         const std::exception_ptr cause = cause_of(root);
         TaskFailure text = describe_failure(root.task);
-        text.cause = text_of(cause);
+        text.cause = cause_text(root, cause);
         text.needed_by = std::make_shared<TaskLabel>(describe_failure(failure.task).task);
         if (failure.keeps_content) text.hint = "replace the data with overwrite() or reset() the array to go on";
         return task_error(std::move(text), cause);

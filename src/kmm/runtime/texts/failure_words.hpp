@@ -7,8 +7,10 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/engine/device_thread.hpp"
 #include "kmm/error.hpp"
 #include "kmm/graph/task.hpp"
@@ -16,6 +18,20 @@
 #include "kmm/runtime/task_books.hpp"
 
 namespace kmm::detail {
+
+/// `*kept`, or what `make` makes of it now. Nothing is locked meanwhile: two who ask at once may both make it, and
+/// one's stays.
+template<typename Make>
+std::exception_ptr worded_once(locks::Mutex& mutex, std::exception_ptr* kept, Make&& make) {
+    {
+        const locks::Guard guard(mutex);
+        if (*kept != nullptr) return *kept;
+    }
+    std::exception_ptr made = make();
+    const locks::Guard guard(mutex);
+    if (*kept == nullptr) *kept = std::move(made);
+    return *kept;
+}
 
 class FailureWords final : public engine::ErrorMaker {
   public:
@@ -39,6 +55,9 @@ class FailureWords final : public engine::ErrorMaker {
     void note_thrown_by_kernel(graph::Task& task, std::exception_ptr thrown) const;
 
   private:
+    /// The text of a root's cause behind the name of the task that failed.
+    std::string cause_text(const graph::RootFailure& root, const std::exception_ptr& cause) const;
+
     const Platform& platform_;
     const TaskBooks& books_;
 };

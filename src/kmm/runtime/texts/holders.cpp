@@ -20,7 +20,7 @@ Holders holders_of(const memory::Residency& residency, memory::MemoryIndex m) {
     std::unordered_map<const memory::Array*, Holder> by_array;
     residency.for_each_resident(m, [&](const memory::Chunk& c) {
         Holder& h = by_array[c.array->is_temporary() ? nullptr : c.array];
-        h.size_bytes += c.size_bytes;
+        h.size_bytes += residency.rounded(c.block_bytes());
         ++h.chunks;
         if (c.replicas[m].version != c.version) ++h.stale_chunks;
     });
@@ -37,6 +37,8 @@ Holders holders_of(const memory::Residency& residency, memory::MemoryIndex m) {
     });
     if (result.largest.size() > most_shown) {
         result.others = result.largest.size() - most_shown;
+        for (std::size_t i = most_shown; i < result.largest.size(); ++i)
+            result.others_bytes += result.largest[i].size_bytes;
         result.largest.resize(most_shown);
     }
     return result;
@@ -52,7 +54,8 @@ std::string text_of(const Holders& holders) {
         if (h.refetched_bytes != 0)
             text += driver::format(", {} fetched again", driver::byte_size_text(h.refetched_bytes));
     }
-    if (holders.others != 0) text += driver::format(" | {} more", holders.others);
+    if (holders.others != 0)
+        text += driver::format(" | {} more {}", holders.others, driver::byte_size_text(holders.others_bytes));
     return text.empty() ? "none" : text;
 }
 

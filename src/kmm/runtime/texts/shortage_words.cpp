@@ -16,6 +16,9 @@ using driver::byte_size_text;
 // No machine has so much, and sums of a few such sizes still fit.
 constexpr std::size_t most_sensible = std::size_t{1} << 56;
 
+// Before the last line of a text.
+constexpr const char* before_place = "\n  submitted at ";
+
 const char* kind_word(graph::AccessKind kind) {
     switch (kind) {
     case graph::AccessKind::read: return "read";
@@ -52,13 +55,44 @@ Shortage::Shortage(const ShortageWords& words, const Platform& platform, const g
     memory = t.memory;
     needed_bytes = detail::needed_bytes(t);
     usable_bytes = platform.limit_bytes(memory);
-    for (const graph::Access& a : t.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk && !a.anywhere && !a.is_piece)
+    for (const graph::Access& a : t.accesses) {
+        if (a.chunk == nullptr || !a.first_of_chunk || a.anywhere || a.is_piece) continue;
+        const std::size_t bytes = Platform::rounded(a.chunk->block_bytes());
+        if (needs.size() < most_needs) {
             needs.push_back({a.kind, a.chunk->array->name(), a.chunk->index, a.chunk->array->box(a.chunk->index),
-                             a.chunk->array->rank, a.chunk->size_bytes, a.chunk->array->num_pieces});
+                             a.chunk->array->rank, bytes, a.chunk->array->num_pieces});
+        } else {
+            ++more_needs;
+            more_needs_bytes = Platform::sum_bytes(more_needs_bytes, bytes);
+        }
+    }
 }
 
-std::exception_ptr Shortage::words() const { return std::make_exception_ptr(words_.error_of(*this)); }
+std::exception_ptr Shortage::words() const {
+    return worded_once(mutex_, &words_made_, [&] { return std::make_exception_ptr(words_.error_of(*this)); });
+}
+
+std::string Shortage::as_cause(const std::exception_ptr& words) const {
+    return words_.without_task(task, text_of(words));
+}
+
+SharedShortage::SharedShortage(const ShortageWords& words, const graph::Task& task,
+                               std::shared_ptr<const Shortage> first)
+    : words_(words), first_(std::move(first)), needed_bytes_(needed_bytes(task)) {
+    task.trace(task_);
+}
+
+std::exception_ptr SharedShortage::words() const {
+    try {
+        std::rethrow_exception(first_->words());
+    } catch (const OutOfMemory& first) {
+        return std::make_exception_ptr(words_.error_of(*this, first));
+    }
+}
+
+std::string SharedShortage::as_cause(const std::exception_ptr& words) const {
+    return words_.without_task(task_, text_of(words));
+}
 
 // What a value of the variables can reach: they replace the limits and fractions of the configuration, and leave the
 // rest.
@@ -136,24 +170,26 @@ std::string ShortageWords::memory_remedy(memory::MemoryIndex m, std::size_t want
                           m.is_host() || platform_.on_host_driver() ? "a machine with more memory" : "a larger device");
 }
 
+// Two sums: limit = in use + cached + not taken, as it was when the task failed; total = this runtime + others + free,
+// as it is now, of which the runtime can have no more than it had then.
 std::string ShortageWords::memory_text(const Shortage& s) const {
     std::size_t total = platform_.info().host_memory_size();
-    std::size_t free_now = 0;
-    std::string others;
-    if (s.memory.is_host()) {
+    std::size_t free_now = driver::unknown_bytes;
+    if (s.memory.is_host())
         free_now = driver::available_memory_bytes();
-    } else if (platform_.driver().memory_info(platform_.ordinals()[s.memory.device()], &free_now, &total).ok()) {
-        // Ours is what was taken from the driver, used or not.
-        const std::size_t taken = total - std::min(total, free_now);
-        others = driver::format(", others (programs, runtimes, the driver) {}",
-                                byte_size_text(taken - std::min(taken, s.taken_bytes)));
-    }
-    const std::string now =
-        free_now == driver::unknown_bytes ? "" : driver::format(", free now {}", byte_size_text(free_now));
-    return driver::format("total {}, limit {}, in use {}, cached but free {}, largest free piece {}{}{}",
-                          byte_size_text(total), byte_size_text(platform_.limit_bytes(s.memory)),
-                          byte_size_text(s.in_use_bytes), byte_size_text(s.capacity_bytes - s.in_use_bytes),
-                          byte_size_text(s.largest_free_bytes), others, now);
+    else if (!platform_.driver().memory_info(platform_.ordinals()[s.memory.device()], &free_now, &total).ok())
+        free_now = driver::unknown_bytes;
+    const std::size_t limit = platform_.limit_bytes(s.memory);
+    std::string text = driver::format(
+        "total {}, limit {}, in use {}, cached but free {}, largest free piece {}, {} {}", byte_size_text(total),
+        byte_size_text(limit), byte_size_text(s.in_use_bytes), byte_size_text(s.capacity_bytes - s.in_use_bytes),
+        byte_size_text(s.largest_free_bytes), s.refused ? "refused by the driver" : "not taken",
+        byte_size_text(limit - std::min(limit, s.capacity_bytes)));
+    if (free_now == driver::unknown_bytes) return text;
+    const std::size_t taken = total - std::min(total, free_now);
+    const std::size_t ours = std::min(taken, s.taken_bytes);
+    return text + driver::format(", this runtime {}, others (programs, runtimes, the driver) {}, free now {}",
+                                 byte_size_text(ours), byte_size_text(taken - ours), byte_size_text(total - taken));
 }
 
 /// The field that made the limit what it is.
@@ -176,9 +212,13 @@ std::string ShortageWords::limit_text(memory::MemoryIndex m) const {
                     ? "virtual_device_memory"
                     : "its part of the host tier";
     }
+    std::string field_text = field;
     const std::size_t total =
         m.is_host() ? platform_.info().host_memory_size() : platform_.info().devices()[m.device()].total_memory_size();
-    return driver::format("{} {} ({} total {})", field, byte_size_text(platform_.limit_bytes(m)),
+    if (m.is_device() && platform_.config().device_memory_keep_free != 0 &&
+        platform_.limit_bytes(m) != platform_.config().device_memory_limit)
+        field_text += " less device_memory_keep_free";
+    return driver::format("{} {} ({} total {})", field_text, byte_size_text(platform_.limit_bytes(m)),
                           m.is_host() ? "machine" : "device", byte_size_text(total));
 }
 
@@ -208,14 +248,14 @@ std::string ShortageWords::remedies_text(const Shortage& s, const std::string& p
            (settings.empty() ? " (no setting helps)" : settings);
 }
 
-std::string ShortageWords::shortage_text(const Shortage& s, bool at_submit) const {
-    std::string needs;
+std::string ShortageWords::needs_text(const Shortage& s) {
+    std::string text;
     for (const Shortage::Need& n : s.needs) {
-        if (!needs.empty()) needs += " | ";
+        if (!text.empty()) text += " | ";
         const std::string box = graph::to_text(n.box, n.rank);
         const std::string size = byte_size_text(n.size_bytes);
         if (n.num_pieces == 0) {
-            needs += driver::format("{} {} chunk {} {} {}", kind_word(n.kind), n.array, n.chunk, box, size);
+            text += driver::format("{} {} chunk {} {} {}", kind_word(n.kind), n.array, n.chunk, box, size);
             continue;
         }
         const bool reads = n.kind == graph::AccessKind::read;
@@ -223,22 +263,32 @@ std::string ShortageWords::shortage_text(const Shortage& s, bool at_submit) cons
                                      ? "a snapshot"
                                      : driver::format("{} {}", reads ? "gathered from" : "beside",
                                                       driver::count_text(n.num_pieces, "chunk"));
-        needs += driver::format("{} {} {} {} ({})", kind_word(n.kind), n.array, box, size, from);
+        text += driver::format("{} {} {} {} ({})", kind_word(n.kind), n.array, box, size, from);
     }
+    if (s.more_needs != 0) text += driver::format(" | {} more {}", s.more_needs, byte_size_text(s.more_needs_bytes));
+    return text;
+}
+
+std::string ShortageWords::shortage_text(const Shortage& s, bool at_submit) const {
     const TaskFailure who = failures_.describe_failure(s.task);
     std::string text = driver::format(
         "{} {} {}: needs {} ({} bytes), at most {} can be used\n  needs: {}\n  limit: {}\n", text_of(who.task),
         at_submit ? "can never run on" : "found no memory on", who.place, byte_size_text(s.needed_bytes),
-        s.needed_bytes, byte_size_text(s.usable_bytes), needs, limit_text(s.memory));
+        s.needed_bytes, byte_size_text(s.usable_bytes), needs_text(s), limit_text(s.memory));
     if (!at_submit)
         text +=
             driver::format("  memory: {}\n  held by: {}\n  arrays: {}\n  tiers: host {} of {}, no disk tier\n",
                            memory_text(s), running_text(s), text_of(*s.holders), byte_size_text(s.host_in_use_bytes),
                            byte_size_text(platform_.limit_bytes(memory::MemoryIndex::host())));
-    text += driver::format("  try:   {}\n  submitted at {}",
-                           at_submit ? memory_remedy(s.memory, s.needed_bytes) : remedies_text(s, who.place),
-                           to_string(who.task.where));
-    return text;
+    return text + driver::format("  try:   {}{}{}",
+                                 at_submit ? memory_remedy(s.memory, s.needed_bytes) : remedies_text(s, who.place),
+                                 before_place, to_string(who.task.where));
+}
+
+std::string ShortageWords::without_task(const graph::TaskTrace& task, const std::string& text) const {
+    const std::size_t begin = text_of(failures_.describe_failure(task).task).size() + 1;
+    const std::size_t end = text.rfind(before_place);
+    return begin < end && begin < text.size() ? text.substr(begin, end - begin) : text;
 }
 
 OutOfMemory ShortageWords::never_fits(const graph::Task& task, std::size_t bytes) const {
@@ -250,6 +300,18 @@ OutOfMemory ShortageWords::never_fits(const graph::Task& task, std::size_t bytes
 OutOfMemory ShortageWords::error_of(const Shortage& s) const {
     return OutOfMemory(s.memory.id(), s.needed_bytes, s.in_use_bytes, platform_.limit_bytes(s.memory),
                        shortage_text(s, false), s.task.info->location);
+}
+
+OutOfMemory ShortageWords::error_of(const SharedShortage& s, const OutOfMemory& first) const {
+    const TaskFailure who = failures_.describe_failure(s.task_);
+    return OutOfMemory(
+        first, s.needed_bytes_,
+        driver::format("{} found no memory on {}: needs {} ({} bytes), and none was freed since {} found "
+                       "none, whose report says more{}{}",
+                       text_of(who.task), who.place, byte_size_text(s.needed_bytes_), s.needed_bytes_,
+                       text_of(failures_.describe_failure(s.first_->task).task), before_place,
+                       to_string(who.task.where)),
+        who.task.where);
 }
 
 }  // namespace kmm::detail

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/locks.hpp"
 #include "kmm/error.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/runtime/platform.hpp"
@@ -23,7 +24,9 @@ class ShortageWords;
 class Shortage final : public graph::Unworded {
   public:
     Shortage(const ShortageWords& words, const Platform& platform, const graph::Task& task);
+    /// Made once, by whoever asks first.
     std::exception_ptr words() const override;
+    std::string as_cause(const std::exception_ptr& words) const override;
     bool is_logged() const noexcept override { return true; }
 
     struct Need {
@@ -32,7 +35,7 @@ class Shortage final : public graph::Unworded {
         std::uint32_t chunk;
         graph::Box box;
         std::size_t rank;
-        std::size_t size_bytes;
+        std::size_t size_bytes;    ///< as they are taken
         std::uint32_t num_pieces;  ///< of a temporary
     };
     struct Running {
@@ -40,12 +43,15 @@ class Shortage final : public graph::Unworded {
         std::size_t size_bytes = 0;
     };
     static constexpr std::size_t most_running = 5;
+    static constexpr std::size_t most_needs = 20;
 
     graph::TaskTrace task;
     memory::MemoryIndex memory;
     std::size_t needed_bytes = 0;
     std::size_t usable_bytes = 0;
     std::vector<Need> needs;
+    std::size_t more_needs = 0;
+    std::size_t more_needs_bytes = 0;
     // At run time only:
     std::size_t in_use_bytes = 0;
     std::size_t capacity_bytes = 0;
@@ -60,6 +66,24 @@ class Shortage final : public graph::Unworded {
 
   private:
     const ShortageWords& words_;
+    mutable locks::Mutex mutex_;  ///< never held while words are made
+    mutable std::exception_ptr words_made_ KMM_GUARDED_BY(mutex_);
+};
+
+/// Of a task that found no memory either, while none had been freed since `first`: its text is one line that refers to
+/// the report of that one, which its error shares.
+class SharedShortage final : public graph::Unworded {
+  public:
+    SharedShortage(const ShortageWords& words, const graph::Task& task, std::shared_ptr<const Shortage> first);
+    std::exception_ptr words() const override;
+    std::string as_cause(const std::exception_ptr& words) const override;
+
+  private:
+    friend class ShortageWords;
+    const ShortageWords& words_;
+    std::shared_ptr<const Shortage> first_;
+    graph::TaskTrace task_;
+    std::size_t needed_bytes_;
 };
 
 /// Bytes that a task needs in its memory, rounded as they are taken.
@@ -73,6 +97,10 @@ class ShortageWords {
     /// What a task lacks that can never run, before it is submitted.
     OutOfMemory never_fits(const graph::Task& task, std::size_t needed_bytes) const;
     OutOfMemory error_of(const Shortage& shortage) const;
+    /// `first`: the error of the shortage that is shared.
+    OutOfMemory error_of(const SharedShortage& shortage, const OutOfMemory& first) const;
+    /// `text` of an error of the task without its name at the begin and the place of its submit at the end.
+    std::string without_task(const graph::TaskTrace& task, const std::string& text) const;
     /// What could be done so that `wanted` bytes of this memory can be used. Only settings that would help are named.
     std::string memory_remedy(memory::MemoryIndex m, std::size_t wanted_bytes) const;
 
@@ -80,6 +108,7 @@ class ShortageWords {
     std::string setting_for(memory::MemoryIndex m, std::size_t wanted_bytes) const;  ///< empty: none helps
     std::string setting_on_host_driver(memory::MemoryIndex m, std::size_t wanted_bytes) const;
     std::string shortage_text(const Shortage& shortage, bool at_submit) const;
+    static std::string needs_text(const Shortage& shortage);
     std::string running_text(const Shortage& shortage) const;
     std::string remedies_text(const Shortage& shortage, const std::string& place) const;
     std::string memory_text(const Shortage& shortage) const;

@@ -28,37 +28,47 @@ void add_running(Shortage& s, graph::TaskTable& table) {
 
 }  // namespace
 
-// Shared by all who ask before a sixteenth of what is there has changed, so that thousands of tasks that fail one
-// behind the other do not each look at all.
-const Shortages::Known& Shortages::holders_now(const memory::Residency& r, memory::MemoryIndex m) {
+// Not again before a sixteenth of what is there has changed, so that thousands of tasks that fail one behind the other
+// do not each look at all. Figures are kept with the holders: a report's bytes are of one moment.
+void Shortages::look_at_holders(const memory::Residency& r, memory::MemoryIndex m) {
     Known& known = known_[m];
     const std::uint64_t changes = r.ticks() - known.ticks;
-    if (known.holders == nullptr || (changes != 0 && changes >= r.num_resident(m) / 16)) {
-        known.holders = std::make_shared<const Holders>(holders_of(r, m));
-        known.largest_free_bytes = r.largest_free(m);
-        known.ticks = r.ticks();
-    }
-    return known;
+    if (known.holders != nullptr && (changes == 0 || changes < r.num_resident(m) / 16)) return;
+    known.holders = std::make_shared<const Holders>(holders_of(r, m));
+    known.counters = r.counters(m);
+    known.largest_free_bytes = r.largest_free(m);
+    known.ticks = r.ticks();
+}
+
+// What a device lacks may be what the host has no room to save.
+std::uint64_t Shortages::frees_for(const memory::Residency& r, memory::MemoryIndex m) noexcept {
+    const memory::MemoryIndex host = memory::MemoryIndex::host();
+    return m == host ? r.counters(host).frees : r.counters(m).frees + r.counters(host).frees;
 }
 
 std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, const schedule::Scheduler& scheduler,
                                                        graph::TaskTable& table, const supply::MemoryService& service) {
     const memory::Residency& r = scheduler.residency();
     const memory::MemoryIndex m = task.memory;
-    const memory::MemoryCounters& k = r.counters(m);
+    Known& known = known_[m];
+    const std::uint64_t frees = frees_for(r, m);
+    if (known.report != nullptr && known.frees == frees)
+        return std::make_shared<SharedShortage>(words_, task, known.report);
+    look_at_holders(r, m);
     auto s = std::make_shared<Shortage>(words_, platform_, task);
-    // Where other programs hold the memory, what was got is all there is, whatever the limit says.
     s->refused = r.refused(m);
     s->host_refused = r.refused(memory::MemoryIndex::host());
-    if (s->refused) s->usable_bytes = k.capacity_bytes;
-    s->in_use_bytes = k.current_bytes;
-    s->capacity_bytes = k.capacity_bytes;
-    if (m.is_device()) s->taken_bytes = service.taken_bytes(m.device());
+    // Where other programs hold the memory, what was got is all there is, whatever the limit says.
+    if (s->refused) s->usable_bytes = known.counters.capacity_bytes;
+    s->in_use_bytes = known.counters.current_bytes;
+    s->capacity_bytes = known.counters.capacity_bytes;
+    s->largest_free_bytes = known.largest_free_bytes;
+    s->holders = known.holders;
+    s->taken_bytes = m.is_device() ? service.taken_bytes(m.device()) : known.counters.capacity_bytes;
     s->host_in_use_bytes = r.counters(memory::MemoryIndex::host()).current_bytes;
     if (scheduler.in_flight(m) != 0) add_running(*s, table);
-    const Known& known = holders_now(r, m);
-    s->holders = known.holders;
-    s->largest_free_bytes = known.largest_free_bytes;
+    known.report = s;
+    known.frees = frees;
     return s;
 }
 

@@ -20,6 +20,7 @@ class Shortages {
     Shortages(const Platform& platform, const ShortageWords& words) : platform_(platform), words_(words) {
         known_.resize_for_devices(platform.num_devices());
     }
+    /// Shares the last report of that memory while nothing was freed there or on the host, which is O(1). Else
     /// O(tasks that have not settled), and O(replicas of the memory) where a sixteenth of them has changed since the
     /// last look. Throws std::bad_alloc.
     std::shared_ptr<const graph::Unworded> look(const graph::Task& task, const schedule::Scheduler& scheduler,
@@ -28,10 +29,14 @@ class Shortages {
   private:
     struct Known {
         std::shared_ptr<const Holders> holders;
+        memory::MemoryCounters counters;
         std::size_t largest_free_bytes = 0;
         std::uint64_t ticks = 0;
+        std::shared_ptr<const Shortage> report;  ///< the last
+        std::uint64_t frees = 0;                 ///< when it was made: `frees_for`
     };
-    const Known& holders_now(const memory::Residency& residency, memory::MemoryIndex m);
+    static std::uint64_t frees_for(const memory::Residency& residency, memory::MemoryIndex memory) noexcept;
+    void look_at_holders(const memory::Residency& residency, memory::MemoryIndex m);
 
     const Platform& platform_;
     const ShortageWords& words_;
