@@ -358,7 +358,7 @@ TEST(Row111, where_the_driver_refused_memory_no_higher_limit_is_offered) {
     const auto error = thrown_by<kmm::TaskError>([&] { rt.synchronize(); });
     ASSERT_NE(error, nullptr);
     EXPECT_TRUE(says(*error, "memory that others give back to virtual GPU 0")) << error->what();
-    EXPECT_TRUE(says(*error, "at most 2.00 MiB can be used")) << error->what();
+    EXPECT_TRUE(says(*error, "at most 2.00 MiB (2097152 bytes) can be used")) << error->what();
     EXPECT_TRUE(says(*error, "KMM_HOST_MEM=")) << error->what();
     EXPECT_FALSE(says(*error, "KMM_DEVICE_MEM=")) << error->what();
     EXPECT_GT(error->also_failed().size(), 0u);

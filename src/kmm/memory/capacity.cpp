@@ -34,18 +34,20 @@ void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
         return;
     }
     space.refusals = 0;
-    space.no_exchange = false;
+    if (exchanged) space.no_exchange = false;
     given_again(memory, address, bytes, sealed);
 }
 
 void Residency::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
-    spaces_[memory].no_exchange = false;
     given_again(memory, address, bytes, sealed);
 }
 
 void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.counters.capacity_bytes += bytes;
+    // A refused exchange may have lost memory, which is asked for again. The next exchange needs a larger capacity than
+    // the refused one had, so that their number is bounded by the limit until something is freed.
+    if (space.counters.capacity_bytes > space.exchanged_of_bytes) space.no_exchange = false;
     note_memory(memory);
     may_fit_again(space);
     add(space, address, bytes, sealed);
@@ -262,6 +264,7 @@ bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
     if (!requests_.exchange(m, m.is_host() ? bytes : std::max(bytes, exchange_bytes_))) return false;
     space.growing = true;
     space.exchanging = true;
+    space.exchanged_of_bytes = space.counters.capacity_bytes;
     return true;
 }
 

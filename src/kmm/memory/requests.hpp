@@ -10,6 +10,13 @@
 
 namespace kmm::memory {
 
+/// What a task needs more of a memory than there is.
+struct Lacking {
+    std::size_t bytes = 0;  ///< in one step: the largest of its chunks fits into that
+    std::size_t least_bytes =
+        0;  ///< with so much more, all that is free could be exchanged for one step that is enough
+};
+
 /// What residency needs from the layers that issue work.
 class Requests {
   public:

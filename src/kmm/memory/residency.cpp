@@ -305,8 +305,10 @@ bool Residency::lacks_for_sure(const Task& task) {
     }
     const std::size_t capacity = space.counters.capacity_bytes;
     if (needed_bytes <= capacity) return false;
-    lacking_bytes_ = std::min(space.counters.limit_bytes - capacity, std::max(needed_bytes - capacity, largest_bytes));
-    return lacking_bytes_ != 0;
+    const std::size_t left = space.counters.limit_bytes - capacity;
+    const std::size_t least = needed_bytes - capacity;
+    lacking_ = {std::min(left, std::max(least, largest_bytes)), std::min(left, least)};
+    return lacking_.bytes != 0;
 }
 
 /// Whether the content that the task needs can be had: `granted`, `lost`, or `busy_chunk`, where it waits.
@@ -403,8 +405,13 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
     exchange_bytes_ = needed_bytes;
     const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
     const std::size_t free_bytes = space.heap.free_bytes();
-    // In memory that is not one range the largest chunk may fit nowhere else.
-    if (needed_bytes > free_bytes) lacking_bytes_ = std::min(left, std::max(needed_bytes - free_bytes, largest_bytes));
+    // In memory that is not one range the largest chunk may fit nowhere else; where chunks stay, not even after an
+    // exchange.
+    if (needed_bytes > free_bytes) {
+        lacking_.bytes = std::min(left, std::max(needed_bytes - free_bytes, largest_bytes));
+        const bool any_stays = space.counters.current_bytes != 0;
+        lacking_.least_bytes = any_stays ? lacking_.bytes : std::min(left, needed_bytes - free_bytes);
+    }
     if (found == Found::yes) found = allocate_missing(task, taken);
     exchange_bytes_ = 0;
     return found;
@@ -461,7 +468,7 @@ Placement Residency::place_with_forms(Task& task) {
 Placement Residency::place_in_forms(Task& task) {
     const MemoryIndex m = task.memory;
     if (const Placement content = check_content(task); content != Placement::granted) return content;
-    lacking_bytes_ = 0;
+    lacking_ = {};
     if (lacks_for_sure(task)) return Placement::lacks;
     for_each_place(task, [&](Access&, Chunk& c) { c.hold = task.number; });
     graph::Vector<Chunk*> taken;
@@ -475,7 +482,7 @@ Placement Residency::place_in_forms(Task& task) {
     case Found::growing: return Placement::wait_growth;
     case Found::pinned: return Placement::wait_pins;
     case Found::starved: return Placement::starved;
-    case Found::none: return lacking_bytes_ != 0 && refused(m) ? Placement::lacks : Placement::full;
+    case Found::none: return lacking_.bytes != 0 && refused(m) ? Placement::lacks : Placement::full;
     }
     // Where its own chunks had to leave and come back, they may have come back elsewhere.
     if (!task.across().empty() && !forms_hold(task) && gather_instead(task)) return place_in_forms(task);

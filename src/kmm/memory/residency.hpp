@@ -48,7 +48,7 @@ enum class Placement : std::uint8_t {
     busy_chunk,   ///< until the pins of one replica go; the task stands in its `waiting`
     lost,         ///< the content is gone: `Residency::lost_cause`
     full,         ///< nothing that could leave is left in this memory or, for what must be saved, on the host
-    lacks,        ///< the same, and the driver gave less than the limit: with `lacking_bytes` more the task could run
+    lacks,        ///< the same, and the driver gave less than the limit: with `lacking` more the task could run
     starved,      ///< the host has no memory for the books of it
 };
 
@@ -105,7 +105,7 @@ class Residency {
     }
     /// Memory that somebody waited for (Placement::lacks).
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
-    std::size_t lacking_bytes() const noexcept { return lacking_bytes_; }
+    const Lacking& lacking() const noexcept { return lacking_; }
     std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[MemoryIndex::host()].heap.round_up(bytes); }
     std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
     const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
@@ -288,6 +288,7 @@ class Residency {
         // What the heap could not note for want of host memory: it is told again before the next allocation.
         graph::Vector<Unfreed> unfreed;
         graph::Vector<Unadded> unadded;
+        std::size_t exchanged_of_bytes = 0;         ///< capacity when the last exchange was asked for
         std::uint64_t num_pinned = 0;               ///< of `replicas`
         std::size_t pinned_bytes = 0;               ///< that these take
         std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
@@ -425,7 +426,7 @@ class Residency {
     std::uint64_t tick_ = 0;
     std::uint64_t num_steps_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
-    std::size_t lacking_bytes_ = 0;   ///< of the task that was placed last
+    Lacking lacking_;                 ///< of the task that was placed last
     /// From this size on the host has no place for what would have to be saved, as far as it is known: nobody need look
     /// again before something has changed there.
     std::size_t host_refuses_bytes_ = ~std::size_t{0};

@@ -46,8 +46,8 @@ bool Outgoing::exchange(memory::MemoryIndex memory, std::size_t bytes) {
     return true;
 }
 
-bool Outgoing::await_memory(memory::MemoryIndex memory, std::size_t bytes, bool patient) {
-    engine_.memory_service().await(memory, bytes, patient);
+bool Outgoing::await_memory(memory::MemoryIndex memory, const memory::Lacking& lacking, bool patient) {
+    engine_.memory_service().await(memory, lacking, patient);
     return true;
 }
 

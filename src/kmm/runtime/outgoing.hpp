@@ -69,7 +69,7 @@ class Outgoing final : public schedule::Outbox {
     void move_on_host(std::uintptr_t destination, std::uintptr_t source, std::size_t bytes) override;
     void grow(memory::MemoryIndex memory, std::size_t bytes) override;
     bool exchange(memory::MemoryIndex memory, std::size_t bytes) override;
-    bool await_memory(memory::MemoryIndex memory, std::size_t bytes, bool patient) override;
+    bool await_memory(memory::MemoryIndex memory, const memory::Lacking& lacking, bool patient) override;
     bool may_ask_again(memory::MemoryIndex memory) noexcept override;
     bool linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept override;
     void settled(Task& task) noexcept override { books_.settle(task); }

@@ -13,6 +13,7 @@
 #include "kmm/base/text.hpp"
 #include "kmm/engine/device_error.hpp"
 #include "kmm/error.hpp"
+#include "kmm/supply/device_memory.hpp"
 
 namespace kmm::detail {
 
@@ -192,6 +193,7 @@ void Platform::set_limits() {
     // quarter stays for the host however large they were asked to be.
     const std::size_t most_of_virtual_device = (host - host / 4) / std::max<std::size_t>(1, ordinals_.size());
     limits_.resize_for_devices(ordinals_.size());
+    pieces_.resize(ordinals_.size());
     for (const memory::MemoryIndex m : limits_.device_memories()) {
         std::size_t free_bytes = 0, total = 0;
         driver::check(*driver_, driver_->memory_info(ordinals_[m.device()], &free_bytes, &total),
@@ -199,6 +201,8 @@ void Platform::set_limits() {
         std::size_t limit = fraction_of(config_.device_memory_fraction, total);
         limit -= std::min(limit, config_.device_memory_keep_free);
         limit = std::min(limit, config_.device_memory_limit);
+        pieces_[m.device()] = supply::piece_bytes(*driver_, ordinals_[m.device()], config_.device_memory_kind);
+        limit = std::min(limit, whole_pieces(m.device(), total));
         if (on_host_driver_) {
             limit = std::min(limit, most_of_virtual_device);
             host -= limit;
@@ -206,6 +210,11 @@ void Platform::set_limits() {
         limits_[m] = limit;
     }
     limits_[memory::MemoryIndex::host()] = host;
+}
+
+std::size_t Platform::whole_pieces(std::uint32_t device, std::size_t bytes) const noexcept {
+    const std::size_t piece = pieces_[device];
+    return bytes < piece ? bytes : bytes / piece * piece;
 }
 
 void Platform::describe() {

@@ -46,6 +46,10 @@ class Platform {
 
     const memory::PerMemory<std::size_t>& limits_bytes() const noexcept { return limits_; }
     std::size_t limit_bytes(memory::MemoryIndex m) const noexcept { return limits_[m]; }
+    /// In which a device's memory is taken (supply::piece_bytes).
+    std::size_t piece_bytes(std::uint32_t device) const noexcept { return pieces_[device]; }
+    /// What can be had of so many bytes of the device; all of it where it is less than a piece.
+    std::size_t whole_pieces(std::uint32_t device, std::size_t bytes) const noexcept;
     /// As much as a block of so many bytes takes.
     static std::size_t rounded(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
     /// The sum, or the largest number where it does not fit: of sizes that are compared with a limit.
@@ -72,6 +76,7 @@ class Platform {
     bool on_host_driver_ = false;
     std::vector<int> ordinals_;
     memory::PerMemory<std::size_t> limits_;
+    std::vector<std::size_t> pieces_;  // by device
     std::vector<std::vector<bool>> peers_;
     std::uint64_t threads_at_once_ = 1;
     std::unique_ptr<SystemInfo> info_;

@@ -94,7 +94,7 @@ bool Scheduler::stand_aside(Task& task) {
     if (!q.waits) {
         const bool patient = task.waits_at_ready >= q.timed_out;
         if (!patient && !admission_.is_front(task)) return false;  // it had its wait
-        if (!outbox_.await_memory(task.memory, residency_.lacking_bytes(), patient)) return false;
+        if (!outbox_.await_memory(task.memory, residency_.lacking(), patient)) return false;
         q.waits = true;
         q.patient = patient;
         ++q.num_waits;

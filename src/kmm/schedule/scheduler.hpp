@@ -58,7 +58,7 @@ class Outbox {
     /// The driver has refused so much more, without which a task cannot go on: tries for as long as it makes sense to
     /// get it, because the program may free some (`patient`; else once). Answer: `awaited`. One at a time for each
     /// memory. False: nobody can do that.
-    virtual bool await_memory(MemoryIndex, std::size_t, bool patient) { return (void)patient, false; }
+    virtual bool await_memory(MemoryIndex, const memory::Lacking&, bool patient) { return (void)patient, false; }
     virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
     /// The task is finished; `task.failure` says how. It must leave the table now.

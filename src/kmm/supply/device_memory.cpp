@@ -1,8 +1,10 @@
 #include "kmm/supply/device_memory.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <string>
 
+#include "driver/check.hpp"
 #include "driver/format.hpp"
 #include "kmm/base/log.hpp"
 #include "rmm/ledger.hpp"
@@ -78,9 +80,21 @@ class DeviceMemory::OwnPool final : public rmm::mr::device_memory_resource {
     const bool is_virtual_;
 };
 
+std::size_t piece_bytes(driver::Driver& driver, int ordinal, DeviceMemoryKind kind) {
+    if (kind != DeviceMemoryKind::Vmm) return alignment;
+    std::size_t bytes = 0;
+    driver::check(driver, driver.granularity(ordinal, &bytes), "ask a device in which pieces its memory is mapped");
+    return std::max(bytes, alignment);
+}
+
 DeviceMemory::DeviceMemory(driver::Driver& driver, const std::vector<int>& ordinals, std::size_t device,
                            DeviceMemoryKind kind, const DeviceMemorySource* source)
-    : driver_(driver), ordinals_(ordinals), ordinal_(ordinals[device]), kind_(kind), source_(source) {}
+    : driver_(driver),
+      ordinals_(ordinals),
+      ordinal_(ordinals[device]),
+      kind_(kind),
+      piece_bytes_(supply::piece_bytes(driver, ordinal_, kind)),
+      source_(source) {}
 
 DeviceMemory::~DeviceMemory() {
     const Here here(driver_, ordinal_, kind_);

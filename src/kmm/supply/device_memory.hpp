@@ -18,6 +18,10 @@
 
 namespace kmm::supply {
 
+/// What a device's memory of that kind (not Automatic) comes in: a request takes a whole number of these. Asks the
+/// driver; throws what driver::check throws.
+std::size_t piece_bytes(driver::Driver& driver, int ordinal, DeviceMemoryKind kind);
+
 class DeviceMemory {
   public:
     /// `ordinals`: the devices of the runtime, which may all use the memory; `device` is one of their indices. `kind`
@@ -47,6 +51,7 @@ class DeviceMemory {
 
     /// Whether memory that lies side by side may be used as one.
     bool is_one_range() const noexcept { return kind_ == DeviceMemoryKind::Vmm; }
+    std::size_t piece_bytes() const noexcept { return piece_bytes_; }
     /// Taken from the driver for this runtime, in use or not.
     std::size_t held_bytes() const noexcept;
     std::uint64_t mappings() const noexcept;
@@ -60,6 +65,7 @@ class DeviceMemory {
     const std::vector<int> ordinals_;
     const int ordinal_;
     const DeviceMemoryKind kind_;
+    const std::size_t piece_bytes_;
     const DeviceMemorySource* source_;
     driver::StreamHandle stream_;
     std::unique_ptr<rmm::mr::device_memory_resource> upstream_;  // of the pool

@@ -17,7 +17,7 @@ constexpr std::size_t smallest_host_step = 32 * mib;
 constexpr std::size_t largest_host_step = 1024 * mib;
 constexpr std::size_t smallest_device_step = 64 * mib;
 constexpr std::size_t largest_device_step = 2048 * mib;
-// What the heaps hand out in; a step's size is a multiple of it but for the last one under a limit.
+// What the heaps hand out in.
 constexpr std::size_t heap_unit = 256;
 
 std::uint64_t next_number() noexcept {
@@ -83,8 +83,8 @@ void MemoryService::exchange(memory::MemoryIndex memory, std::size_t at_least_by
     push({Wish::exchange, memory, at_least_bytes});
 }
 
-void MemoryService::await(memory::MemoryIndex memory, std::size_t at_least_bytes, bool patient) {
-    push({Wish::await, memory, at_least_bytes, nullptr, patient});
+void MemoryService::await(memory::MemoryIndex memory, const memory::Lacking& lacking, bool patient) {
+    push({Wish::await, memory, lacking.bytes, nullptr, patient, lacking.least_bytes});
 }
 
 void MemoryService::trim() {
@@ -120,7 +120,7 @@ void MemoryService::serve(Request& request) {
     case Wish::grow: grow_now(request.memory, request.bytes); break;
     case Wish::exchange: exchange_now(request.memory, request.bytes); break;
     case Wish::trim: trim_now(); break;
-    case Wish::await: await_now(request.memory, request.bytes, request.patient); break;
+    case Wish::await: await_now(request.memory, {request.bytes, request.least_bytes}, request.patient); break;
     case Wish::reclaim: reclaim_for(request.memory, request.asked); break;
     case Wish::look:
         for (Memory& m : memories_)
@@ -188,21 +188,34 @@ void MemoryService::run() {
     }
 }
 
+std::size_t MemoryService::piece_bytes(memory::MemoryIndex m) const noexcept {
+    return m.is_host() ? heap_unit : memories_[m].device->piece_bytes();
+}
+
+// A step is a whole number of pieces, but for the last one below a limit: what it takes of the device is what the heap
+// gets, so that the last step fits if the limit does.
+std::size_t MemoryService::in_pieces(memory::MemoryIndex m, std::size_t bytes, std::size_t left) const noexcept {
+    if (bytes >= left) return left;
+    const std::size_t piece = piece_bytes(m);
+    const std::size_t rest = bytes % piece;
+    return rest == 0 ? bytes : std::min(left, bytes - rest + piece);
+}
+
 // What the last step of a heap should hold: neither a sliver that nothing fits into, nor, where no chunk may lie across
-// two steps, a part of a chunk.
+// two steps, a part of a chunk. `needed` and the result are in pieces.
 std::size_t MemoryService::step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const {
     const Memory& memory = memories_[m];
     const std::size_t block = m.is_host() ? config_.host_memory_block_size : config_.device_memory_block_size;
-    if (block != 0) return std::min(left, std::max(needed, (block + heap_unit - 1) / heap_unit * heap_unit));
+    if (block != 0) return std::max(needed, in_pieces(m, block, left));
     const bool by_request = m.is_host() ? config_.host_memory_kind == HostMemoryKind::NoPool
                                         : config_.device_memory_kind == DeviceMemoryKind::NoPool;
-    if (by_request) return std::min(left, needed);
+    if (by_request) return needed;
     std::size_t step = m.is_host() ? std::clamp(memory.offered_bytes, smallest_host_step, largest_host_step)
                                    : std::clamp(memory.offered_bytes, smallest_device_step, largest_device_step);
-    if (needed >= step) return std::min(left, needed);
+    if (needed >= step) return needed;
     if (step >= left || left - step < step / 4) return left;
     if (memory.device == nullptr || !memory.device->is_one_range()) step = step / needed * needed;
-    return step;
+    return in_pieces(m, step, left);
 }
 
 bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
@@ -277,15 +290,15 @@ void MemoryService::count() {
 }
 
 void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
-    const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
-    const std::size_t needed = std::min(left, bytes);
+    const std::size_t left = left_bytes(m);
+    const std::size_t needed = in_pieces(m, bytes, left);
     // What others keep for themselves they give once: a runtime that gets on with less must not empty their pools every
     // second. And they give what is needed, not what would be nice to have.
     Step step;
     std::optional<rmm::mr::no_reclaim_scope> ask_nobody(std::in_place);
     for (std::size_t attempt = step_bytes(m, needed, left); attempt > needed;) {
         if (take(m, attempt, &step)) break;
-        attempt = std::max(needed, attempt / 2 / heap_unit * heap_unit);
+        attempt = std::max(needed, attempt / 2 / piece_bytes(m) * piece_bytes(m));
     }
     if (!memories_[m].refused) ask_nobody.reset();
     if (step.address == nullptr && needed != 0) (void)take_anywhere(m, needed, &step);
@@ -326,20 +339,20 @@ void MemoryService::exchange_now(memory::MemoryIndex m, std::size_t bytes) {
     const graph::Vector<Step> old = take_back_free(m);
     std::size_t old_bytes = 0;
     for (const Step& s : old) old_bytes += s.bytes;
-    const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
-    const std::size_t wanted = std::max(old_bytes, bytes);
-    Step step;
-    if (wanted > left) {
+    const std::size_t left = left_bytes(m);
+    const std::size_t needed = std::max(old_bytes, bytes);
+    if (needed > left) {
         for (const Step& s : old) offer(m, s, engine::Message::What::given_again);
         offer(m, {}, engine::Message::What::grown);
         return;
     }
     for (const Step& s : old) give_back(m, s);
     if (memories_[m].device != nullptr) memories_[m].device->trim();
-    if (!take(m, wanted, &step)) {
+    Step step;
+    if (!take_anywhere(m, in_pieces(m, needed, left), &step)) {
         for (const Step& s : old) {
             Step again;
-            if (take(m, s.bytes, &again)) offer(m, again, engine::Message::What::given_again);
+            if (take_anywhere(m, s.bytes, &again)) offer(m, again, engine::Message::What::given_again);
         }
         step = {};
     }

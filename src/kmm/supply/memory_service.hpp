@@ -5,6 +5,7 @@
 // scheduler. Grows in steps that double, so that small programs stay small and large ones are not slowed down.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -18,6 +19,7 @@
 #include "kmm/core/config.hpp"
 #include "kmm/engine/lanes.hpp"
 #include "kmm/engine/mailbox.hpp"
+#include "kmm/memory/requests.hpp"
 #include "kmm/supply/device_memory.hpp"
 #include "rmm/pinning.hpp"
 
@@ -40,11 +42,12 @@ class MemoryService {
     /// `grow`; if it cannot be had, what was given back is taken again (engine::Message::given_again).
     void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes);
 
-    /// Tries to get that much of a device's memory, which other users of it in this process hold now: idle pools and
-    /// other runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait` seconds,
-    /// or nobody else has held any since. Answered by engine::Message::awaited, with 0 bytes where nobody gave any. One
-    /// at a time for each memory. Not `patient`: tries once.
-    void await(memory::MemoryIndex memory, std::size_t at_least_bytes, bool patient);
+    /// Tries to get `lacking.bytes` of a device's memory, which other users of it in this process hold now: idle pools
+    /// and other runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait`
+    /// seconds, or nobody else has held any since, and then tries to get `lacking.least_bytes`. Answered by
+    /// engine::Message::awaited, with 0 bytes where nobody gave any. One at a time for each memory. Not `patient`:
+    /// tries once.
+    void await(memory::MemoryIndex memory, const memory::Lacking& lacking, bool patient);
     /// Gives about so much of a device's memory back that is free or can be evicted; `at_once`: without waiting for
     /// kernels. Returns what was given back until then or, at the latest, the deadline. Any thread, in tasks too; not
     /// the scheduler and not this service. Hold no lock that the resource of the runtime's memory takes.
@@ -101,10 +104,11 @@ class MemoryService {
         std::size_t bytes = 0;
         std::promise<void>* done = nullptr;  ///< of a wish to trim
         bool patient = true;                 ///< of a wish to await
+        std::size_t least_bytes = 0;         ///< likewise
         std::shared_ptr<Asked> asked{};      ///< of a wish to reclaim
     };
     struct Awaited {
-        std::size_t bytes = 0;
+        memory::Lacking lacking;
         Turn turn;
         Clock::time_point until;
         std::chrono::milliseconds pause{1};
@@ -144,7 +148,7 @@ class MemoryService {
     void leave_neighbours() noexcept;
     void ask_a_neighbour(memory::MemoryIndex m);
     static void wake(std::uint64_t service);
-    void await_now(memory::MemoryIndex m, std::size_t bytes, bool patient);
+    void await_now(memory::MemoryIndex m, const memory::Lacking& lacking, bool patient);
     void try_awaited();
     void end_awaited(memory::MemoryIndex m, const Step& step);
     void reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked);
@@ -154,6 +158,11 @@ class MemoryService {
     graph::Vector<Request> pending_growth(memory::MemoryIndex m);
     std::size_t held_by_others(memory::MemoryIndex m) noexcept;
     void note_sample(memory::MemoryIndex m) noexcept;
+    std::size_t piece_bytes(memory::MemoryIndex m) const noexcept;
+    std::size_t in_pieces(memory::MemoryIndex m, std::size_t bytes, std::size_t left) const noexcept;
+    std::size_t left_bytes(memory::MemoryIndex m) const noexcept {
+        return limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
+    }
     std::size_t step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const;
     bool take(memory::MemoryIndex m, std::size_t bytes, Step* out);
     bool take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out);

@@ -70,7 +70,8 @@ void MemoryService::ask_a_neighbour(memory::MemoryIndex m) {
     if (neighbours.empty()) return;
     const auto [neighbour, theirs] = neighbours[awaited.next_neighbour++ % neighbours.size()];
     awaited.asked = std::make_shared<Asked>();
-    awaited.asked->wanted_bytes = std::max<std::size_t>(1, awaited.bytes - std::min(awaited.bytes, free_bytes));
+    awaited.asked->wanted_bytes =
+        std::max<std::size_t>(1, awaited.lacking.bytes - std::min(awaited.lacking.bytes, free_bytes));
     awaited.asked->service = number_;
     awaited.asked->turn = awaited.turn;
     Request request;
@@ -180,7 +181,10 @@ void MemoryService::give_what_has_left() {
         if (!ordered && !std::all_of(l.users.begin(), l.users.end(), [&](graph::Fence f) { return lanes_.passed(f); }))
             return false;
         memory.offered_bytes -= l.step.bytes;
-        if (memory.awaited) memory.awaited->bytes += l.step.bytes;
+        if (memory.awaited) {
+            memory.awaited->lacking.bytes += l.step.bytes;
+            memory.awaited->lacking.least_bytes += l.step.bytes;
+        }
         l.asked->leaving_bytes -= l.step.bytes;
         l.asked->given_bytes += l.step.bytes;
         give_back(l.memory, l.step);
@@ -249,10 +253,10 @@ std::chrono::steady_clock::duration patience_of(double seconds) {
 
 }  // namespace
 
-void MemoryService::await_now(memory::MemoryIndex m, std::size_t bytes, bool patient) {
+void MemoryService::await_now(memory::MemoryIndex m, const memory::Lacking& lacking, bool patient) {
     Awaited& awaited = memories_[m].awaited.emplace(Awaited{});
     const Clock::time_point now = Clock::now();
-    awaited.bytes = bytes;
+    awaited.lacking = lacking;
     awaited.turn = {now, number_};
     awaited.until = now + patience_of(patient ? config_.memory_wait : 0);
     awaited.next = now;
@@ -271,12 +275,13 @@ void MemoryService::try_awaited() {
     for (const memory::MemoryIndex m : memories_.device_memories()) {
         if (!memories_[m].awaited || Clock::now() < memories_[m].awaited->next) continue;
         Awaited& awaited = *memories_[m].awaited;
-        const std::size_t left = limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);
+        const std::size_t left = left_bytes(m);
         // Who takes memory just when it is refused has none to show yet, and who gives it back none any more.
         bool settled = !rmm::detail::is_in_transit(ordinals_[m.device()]);
         awaited.others_held |= held_by_others(m) != 0;
         Step step;
-        if (left != 0 && take_anywhere(m, std::min(awaited.bytes, left), &step)) {
+        const std::size_t wanted = in_pieces(m, awaited.lacking.bytes, left);
+        if (left != 0 && take_anywhere(m, wanted, &step)) {
             end_awaited(m, step);
             continue;
         }
@@ -293,6 +298,9 @@ void MemoryService::try_awaited() {
         if (settled) ++awaited.times_alone;
         const bool alone = awaited.times_alone >= times_to_be_alone && !awaited.others_held;
         if (left == 0 || now >= awaited.until || alone) {
+            // Until then it waits for more, with which nothing need be exchanged: others could take it meanwhile.
+            const std::size_t least = in_pieces(m, awaited.lacking.least_bytes, left);
+            if (least < wanted) (void)take_anywhere(m, least, &step);
             end_awaited(m, step);
             continue;
         }

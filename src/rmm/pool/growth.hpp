@@ -161,6 +161,7 @@ class virtual_growth final : public growth {
     bool grow_by_span(lock& held, std::size_t size, arena& a) KMM_REQUIRES(in_engine);
     piece grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                        std::size_t fresh_bytes = ~std::size_t{0}) KMM_REQUIRES(in_engine);
+    std::size_t free_of_device(lock& held) KMM_REQUIRES(in_engine);
     struct taken_ranges;
     std::vector<heap::free_range> free_ranges() KMM_REQUIRES(in_engine);
     driver::Status remap(lock& held, const heap::move_plan& plan, std::uint8_t area, taken_ranges& taken)

@@ -169,14 +169,24 @@ growth::piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_
             return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, 0};
     refusal first;
     if (piece made = grow_or_move(held, size, a.own_number(), &first)) return made;
-    // The device may have less to give than it seemed: then with what there is.
+    // The device may have less to give than it seemed: then with what it has left, and with none of that.
     if (first.status.code == driver::Code::out_of_memory) {
-        refusal second;
-        if (piece made = grow_or_move(held, size, a.own_number(), &second, 0)) return made;
-        if (second.why == refusal::cause::driver) first = second;
+        for (const std::size_t fresh_bytes : {free_of_device(held), std::size_t{0}}) {
+            refusal second;
+            if (piece made = grow_or_move(held, size, a.own_number(), &second, fresh_bytes)) return made;
+            if (second.why == refusal::cause::driver) first = second;
+        }
     }
     *why = first;
     return {};
+}
+
+std::size_t virtual_growth::free_of_device(lock& held) {
+    const unlocked without(held);
+    std::size_t free_bytes = 0, total_bytes = 0;
+    if (!pool_.driver_.memory_info(pool_.device_, &free_bytes, &total_bytes).ok())
+        (void)pool_.driver_.take_last_error();
+    return free_bytes / source_->granularity() * source_->granularity();
 }
 
 growth::piece virtual_growth::grow_idle(lock& held, std::size_t size, refusal* why) {

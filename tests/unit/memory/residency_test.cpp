@@ -522,6 +522,24 @@ TEST_F(ResidencyTest, an_exchange_that_was_refused_is_not_asked_for_again_until_
     EXPECT_EQ(script_.exchanges.size(), 2u);
 }
 
+TEST_F(ResidencyTest, an_exchange_that_cost_memory_is_not_asked_for_again_when_that_much_has_come_back) {
+    start({100 * unit, 2 * unit});
+    script_.can_exchange = true;
+    residency_->grown(host, base_[host], 50 * unit);
+    for (int i = 0; i < 2; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, true);
+    auto large = make_array(1, 2 * unit);
+    Task& t = make_task(gpu, {{&large->chunks[0], true, true}});
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+    ASSERT_EQ(script_.exchanges.size(), 1u);
+    EXPECT_TRUE(residency_->take_back(gpu, base_[gpu], unit));
+    residency_->grown(gpu, 0, 0);  // and the driver has given what it took to others
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth) << "there is less than the limit: more is asked for";
+    ASSERT_EQ(script_.exchanges.size(), 1u);
+    residency_->grown(gpu, base_[gpu], unit, true);
+    EXPECT_EQ(residency_->place(t), Placement::full) << "it would cost the same memory again, and so on for ever";
+    EXPECT_EQ(script_.exchanges.size(), 1u);
+}
+
 TEST_F(ResidencyTest, an_exchange_that_another_task_got_in_the_way_of_is_asked_for_again_when_its_chunk_has_left) {
     start({100 * unit, 2 * unit});
     script_.can_exchange = true;
@@ -668,7 +686,8 @@ TEST_F(ResidencyTest, a_task_that_needs_more_than_the_driver_gives_says_how_much
     EXPECT_EQ(residency_->place(t), Placement::wait_growth) << "asked once more";
     residency_->grown(gpu, 0, 0);
     EXPECT_EQ(residency_->place(t), Placement::lacks);
-    EXPECT_EQ(residency_->lacking_bytes(), 4 * unit);
+    EXPECT_EQ(residency_->lacking().bytes, 4 * unit);
+    EXPECT_EQ(residency_->lacking().least_bytes, 4 * unit);
 
     auto other = make_array(2);
     for (Chunk& c : other->chunks) overwrite_on(gpu, c);
@@ -683,6 +702,26 @@ TEST_F(ResidencyTest, a_task_that_needs_more_than_the_driver_gives_says_how_much
     residency_->grown(gpu, 0, 0);
     residency_->awaited(gpu, base_[gpu] + 2 * unit, 4 * unit, false);
     EXPECT_EQ(residency_->place(t), Placement::granted);
+}
+
+TEST_F(ResidencyTest, with_the_least_that_a_task_lacks_all_that_there_is_then_is_exchanged_for_one_step) {
+    start({100 * unit, 8 * unit});
+    residency_->grown(host, base_[host], 50 * unit);
+    residency_->grown(gpu, base_[gpu], 3 * unit, true);
+    auto a = make_array(2, 2 * unit);
+    Task& t = make_task(gpu, {{&a->chunks[0], true, true}, {&a->chunks[1], true, true}});
+    for (int refusal = 0; refusal < 2; refusal++) {
+        EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+        residency_->grown(gpu, 0, 0);
+    }
+    EXPECT_EQ(residency_->place(t), Placement::lacks);
+    EXPECT_EQ(residency_->lacking().bytes, 2 * unit) << "the second chunk fits into that";
+    EXPECT_EQ(residency_->lacking().least_bytes, unit);
+    script_.can_exchange = true;
+    residency_->awaited(gpu, base_[gpu] + 100 * unit, unit, true);
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+    ASSERT_EQ(script_.exchanges.size(), 1u);
+    EXPECT_EQ(script_.exchanges[0], (std::pair<MemoryIndex, std::size_t>{gpu, 4 * unit}));
 }
 
 }  // namespace

@@ -91,6 +91,27 @@ TEST(Vmm, a_stream_that_repeats_sizes_of_a_megabyte_looks_at_nothing_that_others
     for (const auto& [ptr, bytes] : live) pool.free(ptr, bytes, {&view, 1});
 }
 
+TEST(Vmm, a_request_is_made_of_what_is_free_and_what_others_leave_of_the_device_however_far_the_maximum_is) {
+    ScriptedDriver scripted{{.num_devices = 1, .memory_bytes = 64 * MiB}};
+    const rmm::detail::driver_scope on{scripted};
+    mr::detail::pool_engine pool(std::make_unique<mr::detail::virtual_source>(scripted, 0), {});
+    const foreign_stream stream(scripted);
+    const cuda_stream_view view = stream.view();
+    const auto free = [&](void* p, std::size_t bytes) { pool.free(p, bytes, {&view, 1}); };
+    free(pool.allocate(60 * MiB, view), 60 * MiB);  // so much was in use: that may be taken before anything is moved
+    (void)pool.trim(0);
+    void* const first = pool.allocate(8 * MiB, view);
+    void* const second = pool.allocate(8 * MiB, view);
+    free(first, 8 * MiB);
+    void* others = nullptr;
+    ASSERT_TRUE(scripted.allocate(0, 37 * MiB + 1, &others).ok());
+    void* const large = pool.allocate(18 * MiB, view);
+    EXPECT_EQ(pool.held_bytes(), 26 * MiB) << "ten of eleven that are left are mapped";
+    free(large, 18 * MiB);
+    free(second, 8 * MiB);
+    EXPECT_TRUE(scripted.free(others).ok());
+}
+
 /// Of 16 GiB of virtual memory.
 struct large_pool {
     large_pool() {

@@ -156,8 +156,8 @@ class Stage final : public Outbox {
     void launch(std::uint32_t, Task& t) override { launches.push_back(&t); }
     void run_on_host(Task& t) override { on_host.push_back(&t); }
     void grow(MemoryIndex memory, std::size_t bytes) override { growths.emplace_back(memory, bytes); }
-    bool await_memory(MemoryIndex, std::size_t bytes, bool patient) override {
-        waits.emplace_back(bytes, patient);
+    bool await_memory(MemoryIndex, const kmm::memory::Lacking& lacking, bool patient) override {
+        waits.emplace_back(lacking.bytes, patient);
         return true;
     }
     bool linked(MemoryIndex, MemoryIndex) const noexcept override { return false; }

@@ -50,6 +50,12 @@ class CountingDriver final : public kmm::driver::testing::ForwardingDriver {
         const auto at = counts_.find(call);
         return at == counts_.end() ? 0 : at->second;
     }
+    kmm::driver::Status create_physical(int ordinal, std::size_t bytes,
+                                        kmm::driver::PhysicalHandle* out) noexcept override {
+        if (maps_nothing) return {kmm::driver::Code::out_of_memory, 0};
+        return ForwardingDriver::create_physical(ordinal, bytes, out);
+    }
+    std::atomic<bool> maps_nothing{false};
     /// Before each `free`.
     std::function<void()> on_free = [] {};
 
@@ -263,14 +269,60 @@ TEST(MemoryService, an_exchange_in_vain_leaves_what_there_was) {
     }
 }
 
+TEST(MemoryService, an_exchange_in_vain_leaves_what_the_driver_gave_where_it_had_nothing_to_map) {
+    Fixture f(128 * mib, DeviceMemoryKind::Vmm);
+    f.driver.maps_nothing = true;
+    f.mailbox.on_take_back = [](MemoryIndex, const void*, std::size_t, FenceSet*) { return true; };
+    f.start(0, 300 * mib);
+    for (int i = 0; i < 2; i++) EXPECT_EQ(f.grow(device, 64 * mib).bytes, 64 * mib);
+    for (int i = 0; i < 2; i++) {
+        f.service->exchange(device, 200 * mib);
+        EXPECT_EQ(f.answer(Message::What::given_again, device).bytes, 64 * mib);
+        EXPECT_EQ(f.answer(Message::What::given_again, device).bytes, 64 * mib);
+        EXPECT_EQ(f.answer(Message::What::grown, device).bytes, 0u);
+        EXPECT_EQ(f.taken_from_driver(), 128 * mib);
+    }
+}
+
+TEST(MemoryService, steps_of_mapped_memory_are_whole_pieces_down_to_the_last_one_of_the_device) {
+    Fixture f(40 * mib, DeviceMemoryKind::Vmm);
+    f.config.device_memory_block_size = 5 * mib + 1;
+    f.start(0, 40 * mib);
+    EXPECT_EQ(f.grow_until_refused(device, 256), (std::vector<std::size_t>{6, 6, 6, 6, 6, 6, 4}));
+    EXPECT_EQ(f.taken_from_driver(), 40 * mib);
+}
+
+TEST(MemoryService, mapped_memory_that_others_leave_is_taken_to_the_last_piece) {
+    Fixture f(100 * mib, DeviceMemoryKind::Vmm);
+    void* held = nullptr;
+    ASSERT_TRUE(f.driver.allocate(0, 33 * mib + 1000, &held).ok());
+    f.start(0, 100 * mib);
+    EXPECT_EQ(f.grow_until_refused(device, 3 * mib + 256), (std::vector<std::size_t>{64}));
+    EXPECT_EQ(f.grow(device, mib).bytes, 2 * mib);
+    EXPECT_EQ(f.grow(device, mib).bytes, 0u);
+    EXPECT_TRUE(f.driver.free(held).ok());
+    f.service->await(device, {3 * mib + 256, 3 * mib + 256}, false);
+    EXPECT_EQ(f.answer(Message::What::awaited, device).bytes, 4 * mib);
+}
+
 TEST(MemoryService, memory_that_nobody_gives_back_is_awaited_once_by_who_has_no_patience) {
     Fixture f(64 * mib);
     f.start(0, gib);
-    f.service->await(device, 64 * mib, false);
+    f.service->await(device, {64 * mib, 64 * mib}, false);
     EXPECT_EQ(f.answer(Message::What::awaited, device).bytes, 64 * mib);
-    f.service->await(device, 64 * mib, false);
+    f.service->await(device, {64 * mib, 64 * mib}, false);
     EXPECT_EQ(f.answer(Message::What::awaited, device).bytes, 0u);
     EXPECT_EQ(f.driver.count("allocate"), 2u);
+}
+
+TEST(MemoryService, a_wait_in_vain_ends_with_the_least_that_is_enough_where_there_is_no_more) {
+    Fixture f(40 * mib);
+    f.start(0, gib);
+    f.service->await(device, {64 * mib, 33 * mib}, false);
+    EXPECT_EQ(f.answer(Message::What::awaited, device).bytes, 33 * mib);
+    f.service->await(device, {8 * mib, 8 * mib}, false);
+    EXPECT_EQ(f.answer(Message::What::awaited, device).bytes, 0u);
+    EXPECT_EQ(f.taken_from_driver(), 33 * mib);
 }
 
 TEST(MemoryService, what_is_reclaimed_goes_back_when_its_users_have_passed) {

@@ -154,10 +154,13 @@ std::string ShortageWords::setting_on_host_driver(memory::MemoryIndex m, std::si
     const std::size_t needed_tier = (wanted / 3 + 1) * 4 * platform_.num_devices();
     if (needed_tier > largest_tier) return "";
     const std::size_t total = platform_.info().devices()[m.device()].total_memory_size();
-    if (wanted + keep_free > part_of(total, platform_.config().device_memory_fraction))
-        add("KMM_VIRTUAL_DEVICE_MEM", static_cast<std::size_t>(static_cast<double>(wanted + keep_free) /
-                                                               platform_.config().device_memory_fraction) +
-                                          1);
+    if (wanted + keep_free > part_of(total, platform_.config().device_memory_fraction) ||
+        wanted > platform_.whole_pieces(m.device(), total)) {
+        const std::size_t piece = platform_.piece_bytes(m.device());
+        const auto by_fraction = static_cast<std::size_t>(static_cast<double>(wanted + keep_free) /
+                                                          platform_.config().device_memory_fraction);
+        add("KMM_VIRTUAL_DEVICE_MEM", std::max(by_fraction + 1, (wanted + piece - 1) / piece * piece));
+    }
     if (wanted > platform_.config().device_memory_limit) add("KMM_DEVICE_MEM", wanted);
     if (needed_tier > tier) add("KMM_HOST_MEM", needed_tier);
     return settings;
@@ -195,6 +198,7 @@ std::string ShortageWords::memory_text(const Shortage& s) const {
 /// The field that made the limit what it is.
 std::string ShortageWords::limit_text(memory::MemoryIndex m) const {
     const char* field = nullptr;
+    std::string whole;
     if (m.is_host()) {
         const bool by_limit = platform_.config().host_memory_limit <=
                               part_of(platform_.info().host_memory_size(), platform_.config().host_memory_fraction);
@@ -203,6 +207,12 @@ std::string ShortageWords::limit_text(memory::MemoryIndex m) const {
                                            : (by_limit ? "host_memory_limit" : "host_memory_fraction");
     } else if (platform_.limit_bytes(m) == platform_.config().device_memory_limit) {
         field = "device_memory_limit";
+    } else if (const std::size_t device_bytes = platform_.info().devices()[m.device()].total_memory_size();
+               platform_.limit_bytes(m) != device_bytes &&
+               platform_.limit_bytes(m) == platform_.whole_pieces(m.device(), device_bytes)) {
+        whole =
+            driver::format("the device's memory in pieces of {},", byte_size_text(platform_.piece_bytes(m.device())));
+        field = whole.c_str();
     } else if (!platform_.on_host_driver()) {
         field = "device_memory_fraction";
     } else {
@@ -271,10 +281,11 @@ std::string ShortageWords::needs_text(const Shortage& s) {
 
 std::string ShortageWords::shortage_text(const Shortage& s, bool at_submit) const {
     const TaskFailure who = failures_.describe_failure(s.task);
-    std::string text = driver::format(
-        "{} {} {}: needs {} ({} bytes), at most {} can be used\n  needs: {}\n  limit: {}\n", text_of(who.task),
-        at_submit ? "can never run on" : "found no memory on", who.place, byte_size_text(s.needed_bytes),
-        s.needed_bytes, byte_size_text(s.usable_bytes), needs_text(s), limit_text(s.memory));
+    std::string text =
+        driver::format("{} {} {}: needs {} ({} bytes), at most {} ({} bytes) can be used\n  needs: {}\n  limit: {}\n",
+                       text_of(who.task), at_submit ? "can never run on" : "found no memory on", who.place,
+                       byte_size_text(s.needed_bytes), s.needed_bytes, byte_size_text(s.usable_bytes), s.usable_bytes,
+                       needs_text(s), limit_text(s.memory));
     if (!at_submit)
         text +=
             driver::format("  memory: {}\n  held by: {}\n  arrays: {}\n  tiers: host {} of {}, no disk tier\n",
