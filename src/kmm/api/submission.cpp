@@ -360,6 +360,7 @@ void Submission::Draft::connect() {
         connects(t.number);
         for (; i < count && wanted[i].task == number; ++i)
             if (!wanted[i].empty) connect_access(t, i);
+        graph::drop_duplicates(t.predecessors);
     }
     if (any_temporary) {
         hold_gathers_back();
@@ -407,6 +408,7 @@ void Submission::Draft::connect_gathers() {
             if (!binding.histories[p->chunk].any_content()) continue;  // a first write finds nothing
             binding.read(p->chunk, p->box, e.gather_number, gather.predecessors, *this);
         }
+        graph::drop_duplicates(gather.predecessors);
     }
 }
 
@@ -437,6 +439,7 @@ void Submission::Draft::connect_write_backs() {
             const bool is_whole = graph::equal(p.box, binding.layout->box(p.chunk));
             binding.histories[p.chunk].write(p.box, is_whole, binding.box_of(p.chunk), number, false,
                                              write_back.predecessors, *this);
+            graph::drop_duplicates(write_back.predecessors);
             all.predecessors.push_back({number, true});
         }
     }
