@@ -3,6 +3,7 @@
 // Runs on the submitting thread. A commit (runtime/batch.hpp) holds the runtime's order lock from the first check to
 // the last edge, and no user code runs meanwhile. Everything that can be refused is refused before anything is changed.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "kmm/base/log.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/graph/room.hpp"
+#include "kmm/runtime/kept_books.hpp"
 
 namespace kmm::detail {
 
@@ -29,28 +31,36 @@ Region region_of(const Box& box, std::size_t rank) {
     return r;
 }
 
-// One draft of each thread is kept: its vectors have grown to what the program's submits need.
-thread_local Submission::Draft* kept_draft = nullptr;
-struct DropKeptDraft {
-    ~DropKeptDraft() {
-        delete kept_draft;
-        kept_draft = nullptr;
+/// One draft of each thread is kept: its vectors have grown to what the program's submits need.
+class KeptDraft final : public KeptBooks {
+  public:
+    KeptDraft() = default;
+    ~KeptDraft() {
+        leave();
+        give_back();
     }
+    Submission::Draft* take() {
+        // None: the first submit, or a mapping of the program submits by itself.
+        Submission::Draft* const kept = draft_.exchange(nullptr, std::memory_order_acquire);
+        return kept != nullptr ? kept : new Submission::Draft;
+    }
+    void keep(Submission::Draft* draft) noexcept { delete draft_.exchange(draft, std::memory_order_acq_rel); }
+
+  private:
+    void give_back() noexcept override { delete draft_.exchange(nullptr, std::memory_order_acquire); }
+
+    std::atomic<Submission::Draft*> draft_{nullptr};
 };
 
-Submission::Draft* take_draft() {
-    thread_local DropKeptDraft drop;
-    static_cast<void>(drop);
-    if (kept_draft == nullptr) kept_draft = new Submission::Draft;
-    if (kept_draft->in_use) return new Submission::Draft;  // a mapping of the program submits by itself
-    kept_draft->in_use = true;
-    return kept_draft;
+KeptDraft& kept_draft() {
+    thread_local KeptDraft kept;
+    return kept;
 }
 
 }  // namespace
 
 Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool of_any_thread)
-    : draft_(of_any_thread ? new Draft : take_draft()), logs_regions_(runtime.platform().config().debug_mode) {
+    : draft_(of_any_thread ? new Draft : kept_draft().take()), logs_regions_(runtime.platform().config().debug_mode) {
     draft_->core = &runtime;
     draft_->set_books(runtime.books());
     draft_->launcher = launcher;
@@ -58,11 +68,12 @@ Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool 
 }
 
 Submission::~Submission() {
+    const bool is_large = draft_->is_large();
     draft_->clear();
-    if (draft_ == kept_draft)
-        draft_->in_use = false;
-    else
+    if (is_large)
         delete draft_;
+    else
+        kept_draft().keep(draft_);
 }
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk, const TaskSize& size) {
