@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "driver/format.hpp"
@@ -210,10 +211,7 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
 }
 
 // The first write binds: the distribution is the set of regions of the tasks.
-Binding* Submission::Draft::bind_first_write(ArrayRecord& array) {
-    std::vector<std::uint32_t> positions;
-    for (std::size_t i = 0; i < accesses.size(); ++i)
-        if (accesses[i].array == &array) positions.push_back(static_cast<std::uint32_t>(i));
+Binding* Submission::Draft::bind_first_write(ArrayRecord& array, const std::vector<std::uint32_t>& positions) {
     std::vector<ChunkGeometry> chunks;
     if (!plan.first_write(array.box(), wanted, positions, chunks)) throw_refusal(array);
     auto layout = std::make_shared<plan::Layout>(array.rank(), array.box(), std::move(chunks));
@@ -221,15 +219,31 @@ Binding* Submission::Draft::bind_first_write(ArrayRecord& array) {
     return bindings.back().binding.get();
 }
 
-void Submission::Draft::find_bindings() {
+/// Those that the submit writes first, in the order in which it names them. There may be as many as accesses.
+void Submission::Draft::bind_first_writes() {
+    std::unordered_map<ArrayRecord*, std::size_t> numbers;
+    std::vector<std::vector<std::uint32_t>> positions;
     for (std::size_t i = 0; i < accesses.size(); ++i) {
-        DraftAccess& a = accesses[i];
+        if (accesses[i].binding != nullptr) continue;
+        const auto [at, is_new] = numbers.try_emplace(accesses[i].array, positions.size());
+        if (is_new) positions.emplace_back();
+        positions[at->second].push_back(static_cast<std::uint32_t>(i));
+    }
+    for (const std::vector<std::uint32_t>& of_array : positions) {
+        Binding* const binding = bind_first_write(*accesses[of_array.front()].array, of_array);
+        for (const std::uint32_t i : of_array) accesses[i].binding = binding;
+    }
+}
+
+void Submission::Draft::find_bindings() {
+    bool all_bound = true;
+    for (DraftAccess& a : accesses) {
         a.binding = a.array->binding();
-        if (a.binding == nullptr) {
-            for (NewBinding& n : bindings)
-                if (n.array == a.array) a.binding = n.binding.get();
-            if (a.binding == nullptr) a.binding = bind_first_write(*a.array);
-        }
+        all_bound = all_bound && a.binding != nullptr;
+    }
+    if (!all_bound) bind_first_writes();
+    for (std::size_t i = 0; i < accesses.size(); ++i) {
+        const DraftAccess& a = accesses[i];
         if (a.binding->runtime.get() != core)
             throw InvalidArgument(driver::format("{} belongs to runtime {}, but was used with runtime {}: copy its "
                                                  "content to an array of this runtime",

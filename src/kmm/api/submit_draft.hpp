@@ -67,7 +67,8 @@ struct Submission::Draft final : Batch {
 
     void add_join();
     void find_bindings();
-    Binding* bind_first_write(ArrayRecord& array);
+    void bind_first_writes();
+    Binding* bind_first_write(ArrayRecord& array, const std::vector<std::uint32_t>& positions);
     void make_plan();
     [[noreturn]] void throw_refusal(const ArrayRecord& array) const;
     ConflictParty party(const plan::Request& r) const;

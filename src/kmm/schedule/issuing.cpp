@@ -184,11 +184,12 @@ void Scheduler::list_needed_tasks(Task& task) {
     table_.find(task.predecessors, [&](const Predecessor& p, Task* before) {
         if (before == nullptr || !p.data) return;
         if (before->kind != TaskKind::join) return needed_tasks_.push_back(p.number);
-        // What fails are the tasks that it stands for. Those that settled first are not looked at again.
+        // What fails are the tasks that it stands for. Those that settled first are not looked at again, and no more of
+        // the rest are open than are under way.
         graph::TaskEdges& joined = before->predecessors;
         std::uint32_t& first = before->num_settled_before;
         while (first != joined.size() && table_.find(joined[first].number) == nullptr) ++first;
-        for (std::size_t i = first; i != joined.size(); ++i, ++num_steps_)
+        for (std::size_t i = first; i != joined.size(); ++i)
             if (joined[i].data && table_.find(joined[i].number) != nullptr) needed_tasks_.push_back(joined[i].number);
     });
 }
