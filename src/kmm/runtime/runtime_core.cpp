@@ -3,6 +3,10 @@
 
 #include "driver/format.hpp"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <system_error>
 #include <utility>
 
@@ -177,6 +181,9 @@ void RuntimeCore::trim() {
     books_.pool().trim();
     turns_.with_everything_read([](auto& scheduler, const auto&) { scheduler.trim(); });
     engine_.memory_service().trim();
+#ifdef __GLIBC__
+    (void)malloc_trim(0);  // the allocator keeps most of what was given back, since it lies among what is in use
+#endif
 }
 
 }  // namespace kmm::detail
