@@ -7,6 +7,9 @@ namespace kmm::graph {
 
 namespace {
 
+// From so many segments one by one it costs little to find what they leave out.
+constexpr std::size_t most_subtracted = 64;
+
 /// Nothing needs to come after what is forgotten.
 template<typename Edges> void come_after(TaskNumber number, bool data, Edges& predecessors, const Past& past) {
     if (!past.is_forgotten(number)) add_predecessor(predecessors, number, data);
@@ -116,15 +119,32 @@ template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
 
 // ---------------------------------------------------------------------------------------------------------------- uses
 
+/// `*met`, if it is asked for: how many segments the region meets.
+bool ChunkHistory::is_all_written(const Box& region, std::size_t* met) const {
+    std::int64_t open_volume = volume(region);
+    std::size_t count = 0;
+    // Segments have nothing in common.
+    each_that_meets(region, [&](const auto& s) { ++count, open_volume -= volume(intersection(s.box, region)); });
+    if (met != nullptr) *met = count;
+    return open_volume == 0;
+}
+
 bool ChunkHistory::covers(const Box& region, Box* missing) const {
     if (segments_.size() == 1 && contains(segments_.front().box, region, rank_)) return true;
     if (many_ && many_->is_whole() && contains(many_->bounds, region, rank_)) return true;
-    // Segments have nothing in common.
-    std::int64_t open_volume = volume(region);
-    each_that_meets(region, [&](const auto& s) { open_volume -= volume(intersection(s.box, region)); });
-    if (open_volume == 0) return true;
-    std::vector<Box> open{region};
-    each_that_meets(region, [&](const auto& s) {
+    if (is_all_written(region, nullptr)) return true;
+    // Of many segments a half that they do not cover, and again, until few meet what is left.
+    Box part = region;
+    for (std::size_t met = 0; static_cast<void>(is_all_written(part, &met)), met > most_subtracted;) {
+        std::size_t axis = 0;
+        for (std::size_t k = 1; k < rank_; ++k)
+            if (part.end[k] - part.begin[k] > part.end[axis] - part.begin[axis]) axis = k;
+        Box low = part, high = part;
+        low.end[axis] = high.begin[axis] = part.begin[axis] + (part.end[axis] - part.begin[axis]) / 2;
+        part = is_all_written(low, nullptr) ? high : low;
+    }
+    std::vector<Box> open{part};
+    each_that_meets(part, [&](const auto& s) {
         std::vector<Box> next;
         for (const Box& b : open) {
             if (overlaps(b, s.box, rank_))

@@ -114,6 +114,7 @@ class ChunkHistory {
         const_cast<ChunkHistory&>(*this).each_that_meets(region, [&f](const auto& s) { f(s); });
     }
     template<typename F> void each(F&& f) const;
+    bool is_all_written(const Box& region, std::size_t* met) const;
     template<typename F> void each_reader(const Uses& uses, F&& f) const {
         for (const TaskNumber reader : uses.readers) f(reader);
     }

@@ -191,6 +191,23 @@ struct CountedEdges : kmm::graph::Predecessors {
     std::size_t looked_at = 0;
 };
 
+TEST(History, what_was_never_written_among_very_many_parts_is_found) {
+    TaskNumber next = 0;
+    Joins joins(next);
+    ChunkHistory h(2);
+    kmm::graph::Predecessors p;
+    constexpr std::int64_t rows = 300, columns = 100;
+    for (std::int64_t i = 0; i < rows; i++)
+        for (std::int64_t j = 0; j < columns; j++)
+            if ((i + j) % 2 == 0) h.write(box(2 * i, 2 * i + 2, 2 * j, 2 * j + 2), ++next, false, p, joins);
+    const Box all = box(0, 2 * rows, 0, 2 * columns);
+    Box missing, all_of_it;
+    EXPECT_FALSE(h.covers(all, &missing));
+    EXPECT_TRUE(kmm::graph::contains(all, missing));
+    EXPECT_FALSE(h.covers(missing, &all_of_it));
+    EXPECT_TRUE(kmm::graph::equal(missing, all_of_it)) << "nothing of it was written";
+}
+
 /// Edges, those of joins included, of n tasks that read what as many have written in parts, and then of as many that
 /// write parts of it.
 std::size_t edges_of_shared_reads(std::int64_t n, std::int64_t first_read) {
