@@ -160,6 +160,102 @@ TEST(Growth, a_chunk_that_is_used_takes_its_records_and_one_alone_a_page_and_all
     }
 }
 
+/// What the allocator of the system has handed out, aligned blocks among it; 0: it is another one (sanitizers).
+std::size_t handed_out() {
+    const auto info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+void write_many_chunks(const RuntimeHandle& rt, std::int64_t chunks) {
+    Array<char> a = rt.array<char>(Dim<1>(chunks), Dim<1>(1));
+    rt.parallel_submit(chunks, 1, Host([](kmm::SubviewMut<char>) {}), overwrite(a[_x]));
+    rt.synchronize();
+}
+
+TEST(Growth, a_thread_keeps_the_lists_of_small_submits_and_not_those_of_large_ones) {
+    if (devices_available() == 0) GTEST_SKIP() << "the driver under test has no device here";
+    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
+    const auto bytes_of = [&](std::int64_t tasks) {
+        const std::uint64_t before = bytes_of_this_thread;
+        rt.parallel_submit(tasks, 1, Host([](kmm::Range<std::int64_t>, kmm::Range<std::int64_t>) {}), _x, _x);
+        const std::uint64_t bytes = bytes_of_this_thread - before;
+        rt.synchronize();
+        return bytes;
+    };
+    const auto submit = [&](std::int64_t chunks) {
+        const std::uint64_t before = bytes_of_this_thread;
+        write_many_chunks(rt, chunks);
+        return bytes_of_this_thread - before;
+    };
+    submit(1000);
+    rt.trim_memory();
+    const std::uint64_t first = submit(1000), again = submit(1000);
+    EXPECT_LT(again + 100'000, first) << "its lists are there";
+    const std::uint64_t large = submit(100'000);
+    EXPECT_GT(submit(100'000), large / 2) << "its lists were given back";
+    EXPECT_GT(bytes_of(10), 0u);
+}
+
+TEST(Growth, what_threads_keep_of_submits_is_given_back_when_asked_and_with_the_runtime) {
+    if (devices_available() == 0) GTEST_SKIP() << "the driver under test has no device here";
+    if (handed_out() == 0) GTEST_SKIP() << "another allocator";
+    constexpr std::size_t little = std::size_t{2} << 20;
+    constexpr std::int64_t chunks = 8000;  // as many as are kept
+    std::optional<RuntimeHandle> rt = kmm::make_runtime(config_with(1));
+    write_many_chunks(*rt, 1000);
+    rt->trim_memory();
+    const std::size_t before = handed_out();
+    std::vector<Gate> ready(3), go(2);
+    std::thread other([&] {
+        for (int i = 0; i < 2; i++) {
+            write_many_chunks(*rt, chunks);
+            ready[static_cast<std::size_t>(i)].open();
+            go[static_cast<std::size_t>(i)].wait();
+        }
+    });
+    ready[0].wait();
+    write_many_chunks(*rt, 40 * chunks);
+    (void)rt->stats();  // the runtime has read that the arrays are gone
+    rt->trim_memory();
+    EXPECT_LT(handed_out(), before + little);
+    go[0].open();
+    ready[1].wait();
+    EXPECT_GT(handed_out(), before + little) << "lists, and records of tasks";
+    rt.reset();
+    EXPECT_LT(handed_out(), before + little);
+    go[1].open();
+    other.join();
+}
+
+TEST(Growth, a_host_task_that_waits_with_a_halo_of_27_pieces_takes_6_kib) {
+    if (devices_available() == 0) GTEST_SKIP() << "the driver under test has no device here";
+    if (handed_out() == 0) GTEST_SKIP() << "another allocator";
+    constexpr std::int64_t side = 12, edge = 4;  // chunks, and elements of one
+    RuntimeConfig config = config_with(1);
+    config.host_threads = 1;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    const Dim<3> size(side * edge, side * edge, side * edge), chunk(edge, edge, edge);
+    Array<int, 3> a = rt.array<int, 3>(size, chunk);
+    const Gate gate;
+    const OpenAtEnd open(gate);
+    rt.parallel_submit(TileDomain(size, chunk), Host([gate](kmm::SubviewMut<int, 3>) { gate.wait(); }),
+                       overwrite(a(_x, _y, _z)));
+    const std::size_t before = handed_out();
+    std::int64_t tasks = 0;
+    for (std::int64_t i = 1; i + 1 < side; i++)
+        for (std::int64_t j = 1; j + 1 < side; j++)
+            for (std::int64_t k = 1; k + 1 < side; k++, tasks++)
+                rt.submit(host(), Host([](kmm::Subview<int, 3>) {}),
+                          a(kmm::range(edge * i - 1, edge * i + edge + 1),
+                            kmm::range(edge * j - 1, edge * j + edge + 1),
+                            kmm::range(edge * k - 1, edge * k + edge + 1)));
+    const std::size_t each = (handed_out() - before) / static_cast<std::size_t>(tasks);
+    RecordProperty("bytes", static_cast<int>(each));
+    EXPECT_LE(each, 6u << 10);
+    gate.open();
+    rt.synchronize();
+}
+
 TEST(Growth, events_of_the_host_driver_cost_in_proportion_to_their_number) {
     const auto make = [](std::int64_t events) {
         const auto driver = kmm::driver::make_host_driver({});

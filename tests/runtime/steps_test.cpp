@@ -98,6 +98,56 @@ TEST(Steps, of_waits_for_an_array_grow_with_the_number_of_its_chunks) {
     });
 }
 
+TEST(Steps, of_writes_in_place_by_functions_grow_with_the_number_of_tiles_of_a_chunk) {
+    for (const bool on_device : {false, true}) {
+        SCOPED_TRACE(on_device ? "on a device" : "on the host");
+        expect_in_proportion(1000, [on_device](const RuntimeHandle& rt, std::int64_t n) {
+            Array<int> a = rt.array<int>(n, Dim<1>(n));
+            a.fill(1);
+            const kmm::IndexMap halo = range(_x - 1, _x + 2);
+            for (int step = 0; step < 3; ++step) {
+                if (on_device)
+                    rt.parallel_submit(n, 1,
+                                       GPU([](kmm::DeviceResource&, kmm::GPUSubviewMut<int>, kmm::GPUSubview<int>) {}),
+                                       write(a[_x]), a[halo]);
+                else
+                    rt.parallel_submit(n, 1, Host([](kmm::SubviewMut<int>, kmm::Subview<int>) {}), write(a[_x]),
+                                       a[halo]);
+            }
+            rt.synchronize();
+        });
+    }
+}
+
+TEST(Steps, of_tasks_that_each_read_the_whole_of_an_array_grow_with_the_number_of_both) {
+    expect_in_proportion(1000, [](const RuntimeHandle& rt, std::int64_t n) {
+        Array<int> a = rt.array<int>(n, Dim<1>(1)), b = rt.array<int>(n, Dim<1>(1));
+        a.fill(1);
+        rt.parallel_submit(n, 1, Host([](kmm::SubviewMut<int>, kmm::View<int>) {}), overwrite(b[_x]), a);
+        rt.synchronize();
+    });
+}
+
+TEST(Steps, of_tasks_that_each_read_what_all_tasks_before_wrote_in_one_chunk_grow_with_their_number) {
+    for (const bool on_device : {false, true}) {
+        SCOPED_TRACE(on_device ? "on a device" : "on the host");
+        expect_in_proportion(1000, [on_device](const RuntimeHandle& rt, std::int64_t n) {
+            Array<int> a = rt.array<int>(n, Dim<1>(n)), b = rt.array<int>(n, Dim<1>(n));
+            a.fill(1);
+            for (int step = 0; step < 3; ++step) {
+                if (on_device)
+                    rt.parallel_submit(n, 1,
+                                       GPU([](kmm::DeviceResource&, kmm::GPUSubviewMut<int>, kmm::GPUView<int>) {}),
+                                       overwrite(b[_x]), a);
+                else
+                    rt.parallel_submit(n, 1, Host([](kmm::SubviewMut<int>, kmm::View<int>) {}), overwrite(b[_x]), a);
+                std::swap(a, b);
+            }
+            rt.synchronize();
+        });
+    }
+}
+
 TEST(Steps, of_joins_grow_with_the_number_of_events) {
     expect_in_proportion(4000, [](const RuntimeHandle& rt, std::int64_t n) {
         std::promise<void> begin;

@@ -232,7 +232,8 @@ class RuntimeHandle {
         return detail::runtime_report(*core_, format);
     }
     /// Gives memory that no array uses back to the driver and the system: pinned segments, the end of each device's
-    /// range, records of tasks. Blocks for them; tasks go on meanwhile, and what is needed later is taken again. CL.
+    /// range, records of tasks, what threads keep for their next submit. Blocks for them; tasks go on meanwhile, and
+    /// what is needed later is taken again. CL.
     void trim_memory() const { detail::runtime_trim(*core_); }
     /// Begins a trace of what happens from now on, in the trace-event format (Perfetto, `kmm trace view`), and ends the
     /// one that was being written; an empty path only ends that, as does the end of the runtime. What was submitted

@@ -495,6 +495,7 @@ void ArrayCopy::find_writers() {
         if (history == nullptr || !history->covers(part, &missing)) throw_unset(missing);
         of_part.clear();
         history->writers(part, of_part, *this);
+        graph::drop_duplicates(of_part);
         all.insert(all.end(), of_part.begin(), of_part.end());
         writers_.add_part(of_part);
     }
@@ -528,6 +529,7 @@ void ArrayCopy::connect() {
                 if (!history.any_content()) binding_.count_made(binding_.layout->num_elements(chunks_[p]));
                 history.write(part, graph::equal(part, box()), box, t.number, false, of_chunk, *this);
             }
+            graph::drop_duplicates(of_chunk);
             all.insert(all.end(), of_chunk.begin(), of_chunk.end());
         }
         if (to_user_) all.push_back({gate, true});

@@ -3,9 +3,11 @@
 // Runs on the submitting thread. A commit (runtime/batch.hpp) holds the runtime's order lock from the first check to
 // the last edge, and no user code runs meanwhile. Everything that can be refused is refused before anything is changed.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "driver/format.hpp"
@@ -13,6 +15,7 @@
 #include "kmm/base/log.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/graph/room.hpp"
+#include "kmm/runtime/kept_books.hpp"
 
 namespace kmm::detail {
 
@@ -29,28 +32,36 @@ Region region_of(const Box& box, std::size_t rank) {
     return r;
 }
 
-// One draft of each thread is kept: its vectors have grown to what the program's submits need.
-thread_local Submission::Draft* kept_draft = nullptr;
-struct DropKeptDraft {
-    ~DropKeptDraft() {
-        delete kept_draft;
-        kept_draft = nullptr;
+/// One draft of each thread is kept: its vectors have grown to what the program's submits need.
+class KeptDraft final : public KeptBooks {
+  public:
+    KeptDraft() = default;
+    ~KeptDraft() {
+        leave();
+        give_back();
     }
+    Submission::Draft* take() {
+        // None: the first submit, or a mapping of the program submits by itself.
+        Submission::Draft* const kept = draft_.exchange(nullptr, std::memory_order_acquire);
+        return kept != nullptr ? kept : new Submission::Draft;
+    }
+    void keep(Submission::Draft* draft) noexcept { delete draft_.exchange(draft, std::memory_order_acq_rel); }
+
+  private:
+    void give_back() noexcept override { delete draft_.exchange(nullptr, std::memory_order_acquire); }
+
+    std::atomic<Submission::Draft*> draft_{nullptr};
 };
 
-Submission::Draft* take_draft() {
-    thread_local DropKeptDraft drop;
-    static_cast<void>(drop);
-    if (kept_draft == nullptr) kept_draft = new Submission::Draft;
-    if (kept_draft->in_use) return new Submission::Draft;  // a mapping of the program submits by itself
-    kept_draft->in_use = true;
-    return kept_draft;
+KeptDraft& kept_draft() {
+    thread_local KeptDraft kept;
+    return kept;
 }
 
 }  // namespace
 
 Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool of_any_thread)
-    : draft_(of_any_thread ? new Draft : take_draft()), logs_regions_(runtime.platform().config().debug_mode) {
+    : draft_(of_any_thread ? new Draft : kept_draft().take()), logs_regions_(runtime.platform().config().debug_mode) {
     draft_->core = &runtime;
     draft_->set_books(runtime.books());
     draft_->launcher = launcher;
@@ -58,11 +69,12 @@ Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool 
 }
 
 Submission::~Submission() {
+    const bool is_large = draft_->is_large();
     draft_->clear();
-    if (draft_ == kept_draft)
-        draft_->in_use = false;
-    else
+    if (is_large)
         delete draft_;
+    else
+        kept_draft().keep(draft_);
 }
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk, const TaskSize& size) {
@@ -187,10 +199,7 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
 }
 
 // The first write binds: the distribution is the set of regions of the tasks.
-Binding* Submission::Draft::bind_first_write(ArrayRecord& array) {
-    std::vector<std::uint32_t> positions;
-    for (std::size_t i = 0; i < accesses.size(); ++i)
-        if (accesses[i].array == &array) positions.push_back(static_cast<std::uint32_t>(i));
+Binding* Submission::Draft::bind_first_write(ArrayRecord& array, const std::vector<std::uint32_t>& positions) {
     std::vector<ChunkGeometry> chunks;
     if (!plan.first_write(array.box(), wanted, positions, chunks)) throw_refusal(array);
     auto layout = std::make_shared<plan::Layout>(array.rank(), array.box(), std::move(chunks));
@@ -198,15 +207,31 @@ Binding* Submission::Draft::bind_first_write(ArrayRecord& array) {
     return bindings.back().binding.get();
 }
 
-void Submission::Draft::find_bindings() {
+/// Those that the submit writes first, in the order in which it names them. There may be as many as accesses.
+void Submission::Draft::bind_first_writes() {
+    std::unordered_map<ArrayRecord*, std::size_t> numbers;
+    std::vector<std::vector<std::uint32_t>> positions;
     for (std::size_t i = 0; i < accesses.size(); ++i) {
-        DraftAccess& a = accesses[i];
+        if (accesses[i].binding != nullptr) continue;
+        const auto [at, is_new] = numbers.try_emplace(accesses[i].array, positions.size());
+        if (is_new) positions.emplace_back();
+        positions[at->second].push_back(static_cast<std::uint32_t>(i));
+    }
+    for (const std::vector<std::uint32_t>& of_array : positions) {
+        Binding* const binding = bind_first_write(*accesses[of_array.front()].array, of_array);
+        for (const std::uint32_t i : of_array) accesses[i].binding = binding;
+    }
+}
+
+void Submission::Draft::find_bindings() {
+    bool all_bound = true;
+    for (DraftAccess& a : accesses) {
         a.binding = a.array->binding();
-        if (a.binding == nullptr) {
-            for (NewBinding& n : bindings)
-                if (n.array == a.array) a.binding = n.binding.get();
-            if (a.binding == nullptr) a.binding = bind_first_write(*a.array);
-        }
+        all_bound = all_bound && a.binding != nullptr;
+    }
+    if (!all_bound) bind_first_writes();
+    for (std::size_t i = 0; i < accesses.size(); ++i) {
+        const DraftAccess& a = accesses[i];
         if (a.binding->runtime.get() != core)
             throw InvalidArgument(driver::format("{} belongs to runtime {}, but was used with runtime {}: copy its "
                                                  "content to an array of this runtime",
@@ -338,6 +363,7 @@ void Submission::Draft::connect() {
         t.held_bytes = books().held().now();
         for (; i < count && wanted[i].task == number; ++i)
             if (!wanted[i].empty) connect_access(t, i);
+        graph::drop_duplicates(t.predecessors);
     }
     if (any_temporary) {
         for (Task* const t : tasks())
@@ -391,6 +417,7 @@ void Submission::Draft::connect_gathers() {
             if (!binding.histories[p->chunk].any_content()) continue;  // a first write finds nothing
             binding.read(p->chunk, p->box, e.gather_number, gather.predecessors, *this);
         }
+        graph::drop_duplicates(gather.predecessors);
     }
 }
 
@@ -438,6 +465,7 @@ void Submission::Draft::connect_write_backs() {
             graph::CompactHistory& history = binding.histories[p.chunk];
             const bool is_first = !history.any_content();
             history.write(p.box, is_whole, binding.box_of(p.chunk), number, false, write_back.predecessors, *this);
+            graph::drop_duplicates(write_back.predecessors);
             all.predecessors.push_back({number, true});
             write_back.comes_before = place_behind(write_back);
             const std::size_t elements = binding.layout->num_elements(p.chunk);

@@ -41,8 +41,13 @@ struct Submission::Draft final : Batch {
     graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
     std::int64_t submit_begin_ns = 0;
     bool keeps_layouts = false;  ///< those of kernels too: debug mode
-    bool in_use = false;
 
+    /// Whether its lists have grown to more than some 5 MB. Such a draft is not kept: the next large submit takes a
+    /// little longer for it, and a thread that makes small ones from then on holds none of it.
+    bool is_large() const noexcept {
+        constexpr std::size_t most_entries = 16384;
+        return wanted.size() + plan.num_listed() + (tasks().capacity() + recipe_bytes) / 32 > most_entries;
+    }
     graph::Task& current() { return *tasks().back(); }
     void clear() noexcept {
         temporaries.drop();
@@ -62,7 +67,8 @@ struct Submission::Draft final : Batch {
 
     void add_join();
     void find_bindings();
-    Binding* bind_first_write(ArrayRecord& array);
+    void bind_first_writes();
+    Binding* bind_first_write(ArrayRecord& array, const std::vector<std::uint32_t>& positions);
     void make_plan();
     [[noreturn]] void throw_refusal(const ArrayRecord& array) const;
     ConflictParty party(const plan::Request& r) const;

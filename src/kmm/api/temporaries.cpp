@@ -56,10 +56,8 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
 
 /// Errors name the task that needs it.
 Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memory, std::size_t num_accesses) {
-    const std::size_t box_bytes = num_accesses * sizeof(BoxTransfer);
-    Task& t = *pool_->take({num_accesses, sizeof(graph::ColdPart) + box_bytes, true});
-    t.make_room(num_accesses, false, true);
-    t.cold_part(graph::UseOfReserve::no, box_bytes);
+    Task& t = *pool_->take({num_accesses, sizeof(graph::ColdPart)});
+    t.make_room(num_accesses, false, false, 1);  // it reads: it comes after the writer of each chunk
     t.kind = graph::TaskKind::transfer;
     t.memory = memory;
     t.where = memory.is_host() ? ResourceId::host() : ResourceId(DeviceId(memory.device()));
@@ -76,8 +74,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
     t.fills_temporary = true;
     t.for_snapshot = source.plan.is_snapshot;
     t.accesses.resize(std::size_t{1} + source.plan.num_pieces);
-    t.layouts.resize(t.accesses.size());
-    t.cold->boxes.resize(source.plan.num_pieces);
+    t.cold_part(graph::UseOfReserve::no);
     Access& to = t.accesses.front();
     to.chunk = &entry.chunk();
     to.kind = AccessKind::overwrite;
@@ -88,10 +85,6 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
         Access& from = t.accesses[1 + i];
         from.chunk = &source.binding.touch(piece.chunk);
         from.needs_content = from.anywhere = true;
-        BoxTransfer& box = t.boxes()[i];
-        box.source = 1 + i;
-        box.box = piece.box;
-        box.set_shape(source.rank(), source.box_of(piece), source.plan.box, source.element_bytes);
     }
 }
 
@@ -146,8 +139,6 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         entry.write_backs.push_back(&make_transfer(source.task, memory_for(core, source, piece), 2));
         Task& t = *entry.write_backs.back();
         t.accesses.resize(2);
-        t.layouts.resize(2);
-        t.cold->boxes.resize(1);
         Access& to = t.accesses[0];
         to.chunk = &source.binding.touch(piece.chunk);
         to.kind = AccessKind::overwrite;
@@ -158,10 +149,6 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         from.chunk = &entry.chunk();
         from.needs_content = from.anywhere = true;
         ++entry.array->uses_to_come;
-        BoxTransfer& box = t.boxes().front();
-        box.source = 1;
-        box.box = piece.box;
-        box.set_shape(source.rank(), source.plan.box, source.box_of(piece), source.element_bytes);
     }
 }
 

@@ -9,7 +9,7 @@ namespace {
 /// Nothing is forgotten, and few readers need no join.
 class NoPast final : public Past {
   public:
-    TaskNumber join(const TaskNumbers&) override { return 0; }
+    TaskNumber join(const TaskNumbers&, bool) override { return 0; }
 };
 
 }  // namespace

@@ -7,28 +7,13 @@ namespace kmm::graph {
 
 namespace {
 
-/// Predecessors of one task: few of them are compared with each other, many are sorted in the end.
-template<typename Edges> class Collector {
-  public:
-    Collector(Edges& predecessors, const Past& past) noexcept : predecessors_(predecessors), past_(past) {}
-    Collector(const Collector&) = delete;
-    Collector& operator=(const Collector&) = delete;
-    ~Collector() {
-        if (unsorted_) make_unique(predecessors_);
-    }
-    void add(TaskNumber number, bool data) {
-        if (past_.is_forgotten(number)) return;
-        if (predecessors_.size() < few) return add_predecessor(predecessors_, number, data);
-        predecessors_.emplace_back(number, data);
-        unsorted_ = true;
-    }
+// From so many segments one by one it costs little to find what they leave out.
+constexpr std::size_t most_subtracted = 64;
 
-  private:
-    static constexpr std::size_t few = 32;
-    Edges& predecessors_;
-    const Past& past_;
-    bool unsorted_ = false;
-};
+/// Nothing needs to come after what is forgotten.
+template<typename Edges> void come_after(TaskNumber number, bool data, Edges& predecessors, const Past& past) {
+    if (!past.is_forgotten(number)) add_predecessor(predecessors, number, data);
+}
 
 }  // namespace
 
@@ -134,15 +119,32 @@ template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
 
 // ---------------------------------------------------------------------------------------------------------------- uses
 
+/// `*met`, if it is asked for: how many segments the region meets.
+bool ChunkHistory::is_all_written(const Box& region, std::size_t* met) const {
+    std::int64_t open_volume = volume(region);
+    std::size_t count = 0;
+    // Segments have nothing in common.
+    each_that_meets(region, [&](const auto& s) { ++count, open_volume -= volume(intersection(s.box, region)); });
+    if (met != nullptr) *met = count;
+    return open_volume == 0;
+}
+
 bool ChunkHistory::covers(const Box& region, Box* missing) const {
     if (segments_.size() == 1 && contains(segments_.front().box, region, rank_)) return true;
     if (many_ && many_->is_whole() && contains(many_->bounds, region, rank_)) return true;
-    // Segments have nothing in common.
-    std::int64_t open_volume = volume(region);
-    each_that_meets(region, [&](const auto& s) { open_volume -= volume(intersection(s.box, region)); });
-    if (open_volume == 0) return true;
-    std::vector<Box> open{region};
-    each_that_meets(region, [&](const auto& s) {
+    if (is_all_written(region, nullptr)) return true;
+    // Of many segments a half that they do not cover, and again, until few meet what is left.
+    Box part = region;
+    for (std::size_t met = 0; static_cast<void>(is_all_written(part, &met)), met > most_subtracted;) {
+        std::size_t axis = 0;
+        for (std::size_t k = 1; k < rank_; ++k)
+            if (part.end[k] - part.begin[k] > part.end[axis] - part.begin[axis]) axis = k;
+        Box low = part, high = part;
+        low.end[axis] = high.begin[axis] = part.begin[axis] + (part.end[axis] - part.begin[axis]) / 2;
+        part = is_all_written(low, nullptr) ? high : low;
+    }
+    std::vector<Box> open{part};
+    each_that_meets(part, [&](const auto& s) {
         std::vector<Box> next;
         for (const Box& b : open) {
             if (overlaps(b, s.box, rank_))
@@ -172,7 +174,7 @@ template<typename U> void ChunkHistory::make_fewer_readers(U& uses, TaskNumber r
         if (reader != reads_now && !past.is_forgotten(reader)) open.push_back(reader);
     });
     if (open.size() + (is_reader ? 1 : 0) >= max_readers)
-        if (const TaskNumber joined = past.join(open); joined != 0) {
+        if (const TaskNumber joined = past.join(open, false); joined != 0) {
             if (many_) note_use(joined);
             open.assign(1, joined);
         }
@@ -199,30 +201,33 @@ void ChunkHistory::make_fewer_part_readers(TaskNumber reads_now, Past& past) {
 
 template<typename Edges>
 void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors, Past& past) {
-    if (many_) look_at_many(region, task, past);
+    if (many_) {
+        look_at_many(region, task, past);
+        if (many_ && read_as_others(region, task, predecessors, past)) return;
+    }
     if (segments_.size() == 1) {
         Uses& uses = segments_.front().value;
-        if (!past.is_forgotten(uses.writer)) add_predecessor(predecessors, uses.writer, true);
+        come_after(uses.writer, true, predecessors, past);
         if (!contains(region, segments_.front().box, rank_)) return add_part_reader(region, task, past);
         return add_reader(uses, task, task, past);
     }
+    const std::size_t num_before = predecessors.size();
     std::size_t met = 0;
     bool mergeable = true, any_part = false;
-    {
-        Collector before(predecessors, past);
-        each_that_meets(region, [&](auto& s) {
-            before.add(s.value.writer, true);
-            ++met;
-            if (!contains(region, s.box, rank_)) {
-                any_part = true;
-                return;
-            }
-            mergeable = mergeable && past.is_forgotten(s.value.writer);
-            if (mergeable)
-                each_reader(s.value, [&](TaskNumber reader) { mergeable = mergeable && past.is_forgotten(reader); });
-            add_reader(s.value, task, task, past);
-        });
-    }
+    each_that_meets(region, [&](auto& s) {
+        come_after(s.value.writer, true, predecessors, past);
+        ++met;
+        if (!contains(region, s.box, rank_)) {
+            any_part = true;
+            return;
+        }
+        mergeable = mergeable && past.is_forgotten(s.value.writer);
+        if (mergeable)
+            each_reader(s.value, [&](TaskNumber reader) { mergeable = mergeable && past.is_forgotten(reader); });
+        add_reader(s.value, task, task, past);
+    });
+    if (many_ && predecessors.size() > num_before + few_predecessors)
+        share_read(region, task, num_before, predecessors, past);
     if (any_part) return add_part_reader(region, task, past);
     if (!mergeable || met < 2) return;
     drop_all_in(region);
@@ -231,10 +236,78 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors,
     insert(region, uses);
 }
 
+/// Where others have read the region since something of it was written. O(1), but for a join of their numbers.
+template<typename Edges>
+bool ChunkHistory::read_as_others(const Box& region, TaskNumber task, Edges& predecessors, Past& past) {
+    for (SharedRead& s : many_->shared) {
+        if (s.writers == 0 || !equal(s.region, region, rank_)) continue;
+        come_after(s.writers, true, predecessors, past);
+        if (!s.readers.empty() && s.readers.back() == task) return true;
+        if (s.readers.size() >= max_readers) make_fewer_shared_readers(s, past);
+        s.readers.push_back(task);
+        return true;
+    }
+    return false;
+}
+
+/// The task, which is the first to read the region, comes after a join of the writers, as those will that read it next.
+template<typename Edges>
+void ChunkHistory::share_read(const Box& region, TaskNumber task, std::size_t num_before, Edges& predecessors,
+                              Past& past) {
+    TaskNumbers writers;
+    each_that_meets(region, [&](const auto& s) {
+        if (!past.is_forgotten(s.value.writer)) writers.push_back(s.value.writer);
+    });
+    std::sort(writers.begin(), writers.end());
+    writers.erase(std::unique(writers.begin(), writers.end()), writers.end());
+    if (writers.size() <= few_predecessors || std::binary_search(writers.begin(), writers.end(), task)) return;
+    const TaskNumber joined = past.join(writers, true);
+    if (joined == 0) return;
+    note_use(joined);
+    predecessors.resize(num_before);
+    add_predecessor(predecessors, joined, true);
+    Vector<SharedRead>& shared = many_->shared;
+    const auto is_same = [&](const SharedRead& s) { return equal(s.region, region, rank_); };
+    auto at = std::find_if(shared.begin(), shared.end(), is_same);
+    if (at == shared.end()) {
+        if (shared.size() == max_shared) {
+            const SharedRead oldest = std::move(shared.front());
+            shared.erase(shared.begin());
+            for (const TaskNumber reader : oldest.readers) add_part_reader(oldest.region, reader, past);
+        }
+        shared.push_back(SharedRead{region, 0, {}});
+        at = shared.end() - 1;
+    }
+    at->writers = joined;
+}
+
+/// Those that are forgotten go; of the others, if they are still so many, one join stays.
+void ChunkHistory::make_fewer_shared_readers(SharedRead& shared, Past& past) {
+    std::erase_if(shared.readers, [&](TaskNumber reader) { return past.is_forgotten(reader); });
+    if (shared.readers.size() < max_readers) return;
+    const TaskNumber joined = past.join(shared.readers, false);
+    if (joined == 0) return;
+    note_use(joined);
+    shared.readers.assign(1, joined);
+}
+
+/// The region is written: other parts of what was read as one may still be.
+template<typename Edges>
+void ChunkHistory::come_after_shared_readers(const Box& region, TaskNumber task, Edges& predecessors,
+                                             const Past& past) {
+    std::erase_if(many_->shared, [&](SharedRead& s) {
+        if (!overlaps(s.region, region, rank_)) return false;
+        s.writers = 0;
+        for (const TaskNumber reader : s.readers)
+            if (reader != task) come_after(reader, false, predecessors, past);
+        return contains(region, s.region, rank_);
+    });
+}
+
 template<typename Edges>
 void ChunkHistory::come_after_part_readers(const Box& region, TaskNumber task, Edges& predecessors, const Past& past) {
     part_readers_->cut(region, [&](TaskNumber reader) {
-        if (reader != task && !past.is_forgotten(reader)) add_predecessor(predecessors, reader, false);
+        if (reader != task) come_after(reader, false, predecessors, past);
     });
 }
 
@@ -251,9 +324,8 @@ void ChunkHistory::each_before(const U& uses, TaskNumber task, bool keeps_conten
 template<typename U, typename Edges>
 void ChunkHistory::replace(U& uses, const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors,
                            const Past& past) {
-    each_before(uses, task, keeps_content, [&](TaskNumber number, bool data) {
-        if (!past.is_forgotten(number)) add_predecessor(predecessors, number, data);
-    });
+    each_before(uses, task, keeps_content,
+                [&](TaskNumber number, bool data) { come_after(number, data, predecessors, past); });
     uses.writer = task;
     clear_readers(uses);
     if (part_readers_) [[unlikely]]
@@ -279,6 +351,8 @@ template<typename Edges>
 ChunkHistory::Uses* ChunkHistory::write_among(const Box& region, TaskNumber task, bool keeps_content,
                                               Edges& predecessors, const Past& past) {
     if (many_) look_at_many(region, task, past);
+    if (many_ && !many_->shared.empty()) [[unlikely]]
+        come_after_shared_readers(region, task, predecessors, past);
     std::size_t met = 0;
     Uses* of_few = nullptr;  // of a segment that is the region: segments have nothing in common, so it is all there is
     UsesInTree* in_tree = nullptr;
@@ -296,14 +370,12 @@ ChunkHistory::Uses* ChunkHistory::write_among(const Box& region, TaskNumber task
         return nullptr;
     }
     if (met != 0) {
-        Collector before(predecessors, past);
         cut_out(region, [&](const auto& s) {
-            each_before(s.value, task, keeps_content, [&](TaskNumber number, bool data) { before.add(number, data); });
+            each_before(s.value, task, keeps_content,
+                        [&](TaskNumber number, bool data) { come_after(number, data, predecessors, past); });
         });
         if (part_readers_) [[unlikely]]
-            part_readers_->cut(region, [&](TaskNumber reader) {
-                if (reader != task) before.add(reader, false);
-            });
+            come_after_part_readers(region, task, predecessors, past);
     }
     Uses uses;
     uses.writer = task;
@@ -317,8 +389,7 @@ template void ChunkHistory::write(const Box&, TaskNumber, bool, Predecessors&, c
 template void ChunkHistory::write(const Box&, TaskNumber, bool, TaskEdges&, const Past&);
 
 void ChunkHistory::writers(const Box& region, Predecessors& predecessors, const Past& past) const {
-    Collector before(predecessors, past);
-    each_that_meets(region, [&](const auto& s) { before.add(s.value.writer, true); });
+    each_that_meets(region, [&](const auto& s) { come_after(s.value.writer, true, predecessors, past); });
 }
 
 void ChunkHistory::users(Predecessors& tasks, const Past& past) const {
@@ -330,6 +401,9 @@ void ChunkHistory::users(Predecessors& tasks, const Past& past) const {
         each_reader(s.value, [&](TaskNumber reader) { add(reader, false); });
     });
     if (part_readers_) part_readers_->each([&](TaskNumber reader, const Box&) { add(reader, false); });
+    if (!many_) return;
+    for (const SharedRead& s : many_->shared)
+        for (const TaskNumber reader : s.readers) add(reader, false);
 }
 
 }  // namespace kmm::graph

@@ -20,9 +20,9 @@ namespace kmm::graph {
 /// What histories ask of the owner of the order.
 class Past {
   public:
-    /// A join of some tasks, so that a write after very many reads waits for one number. 0: there is no memory for one;
-    /// then the tasks are waited for one by one.
-    virtual TaskNumber join(const TaskNumbers& tasks) = 0;
+    /// A join of some tasks, so that one number stands for very many; `data`: whoever comes after it needs what they
+    /// write. 0: there is no memory for one; then the tasks are waited for one by one.
+    virtual TaskNumber join(const TaskNumbers& tasks, bool data) = 0;
     /// The task has settled and did not fail: nothing needs to come after it any more.
     bool is_forgotten(TaskNumber number) const noexcept {
         return number <= forgotten_up_to_ || (is_helper(number) && number <= forgotten_helpers_up_to_);
@@ -49,7 +49,8 @@ class ChunkHistory {
     /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
     bool covers(const Box& region, Box* missing) const;
 
-    // Predecessors are those of a task's record (TaskEdges), or a list of somebody else (Predecessors).
+    // Predecessors are those of a task's record (TaskEdges), or a list of somebody else (Predecessors). They are added
+    // by `add_predecessor`: see `drop_duplicates`.
     /// A task reads `region` (which must be covered): it comes after the writers.
     template<typename Edges> void read(const Box& region, TaskNumber task, Edges& predecessors, Past& past);
     /// A task writes `region`: it comes after writers and readers; `keeps_content` makes the former a data dependency.
@@ -86,6 +87,12 @@ class ChunkHistory {
         Uses value;
     };
     using Tree = BoxTree<UsesInTree>;
+    /// A region in very many segments that tasks read as one, each after one join of the writers.
+    struct SharedRead {
+        Box region;
+        TaskNumber writers = 0;  ///< the join; 0: some of the region was written since
+        TaskNumbers readers;     ///< all that still matter but the first, which stands with the segments
+    };
     /// Of a chunk with many segments, and what tells at once that nobody needs them any more.
     struct Many {
         explicit Many(std::size_t rank) noexcept : tree(rank) {}
@@ -94,6 +101,7 @@ class ChunkHistory {
 
         Tree tree;
         NumberLists readers;
+        Vector<SharedRead> shared;        ///< few, oldest first
         Box bounds;                       ///< of all segments
         std::int64_t written_volume = 0;  ///< elements in segments
         TaskNumber latest = 0;            ///< use; the same of a helper
@@ -106,6 +114,7 @@ class ChunkHistory {
         const_cast<ChunkHistory&>(*this).each_that_meets(region, [&f](const auto& s) { f(s); });
     }
     template<typename F> void each(F&& f) const;
+    bool is_all_written(const Box& region, std::size_t* met) const;
     template<typename F> void each_reader(const Uses& uses, F&& f) const {
         for (const TaskNumber reader : uses.readers) f(reader);
     }
@@ -134,6 +143,13 @@ class ChunkHistory {
     template<typename Edges>
     Uses* write_among(const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past);
     template<typename Edges>
+    bool read_as_others(const Box& region, TaskNumber task, Edges& predecessors, Past& past);
+    template<typename Edges>
+    void share_read(const Box& region, TaskNumber task, std::size_t num_before, Edges& predecessors, Past& past);
+    void make_fewer_shared_readers(SharedRead& shared, Past& past);
+    template<typename Edges>
+    void come_after_shared_readers(const Box& region, TaskNumber task, Edges& predecessors, const Past& past);
+    template<typename Edges>
     void come_after_part_readers(const Box& region, TaskNumber task, Edges& predecessors, const Past& past);
 
     void insert(const Box& box, const Uses& uses);
@@ -153,6 +169,8 @@ class ChunkHistory {
     static constexpr std::size_t max_readers = 8;
     // Of more readers of parts than this, the older ones count as readers of each segment that they have read in.
     static constexpr std::size_t max_part_readers = 16;
+    // Regions of a chunk that many tasks read as one; of more the oldest is forgotten.
+    static constexpr std::size_t max_shared = 4;
     // Up to here comparing with each segment costs less than a tree.
     static constexpr std::size_t few_segments = 16;
 
@@ -163,12 +181,18 @@ class ChunkHistory {
     Lazy<PartReaders> part_readers_;
 };
 
-/// Adds a predecessor once; a data dependency outranks an order-only one. O(predecessors).
+/// Up to here a list of predecessors names each once.
+inline constexpr std::size_t few_predecessors = 32;
+
+/// Adds a predecessor; a data dependency outranks an order-only one. Compares with the others only while there are few,
+/// so that n calls cost O(n): whoever has added all of a task's calls `drop_duplicates`.
 template<typename Edges> void add_predecessor(Edges& predecessors, TaskNumber number, bool data) {
-    for (Predecessor& p : predecessors) {
-        if (p.number != number) continue;
-        p.data = p.data || data;
-        return;
+    if (predecessors.size() < few_predecessors) [[likely]] {
+        for (Predecessor& p : predecessors) {
+            if (p.number != number) continue;
+            p.data = p.data || data;
+            return;
+        }
     }
     predecessors.emplace_back(number, data);
 }
@@ -180,6 +204,11 @@ template<typename Edges> void make_unique(Edges& predecessors) {
     const auto same = [](const Predecessor& a, const Predecessor& b) { return a.number == b.number; };
     const auto end = std::unique(predecessors.begin(), predecessors.end(), same);
     predecessors.resize(static_cast<std::size_t>(end - predecessors.begin()));
+}
+/// After the last `add_predecessor`. O(1) where there are few.
+template<typename Edges> void drop_duplicates(Edges& predecessors) {
+    if (predecessors.size() > few_predecessors) [[unlikely]]
+        make_unique(predecessors);
 }
 
 }  // namespace kmm::graph

@@ -63,16 +63,16 @@ void Task::make_cold_part(UseOfReserve reserve, std::size_t list_bytes) {
     cold->own_memory.adopt(cold + 1, list_bytes);
 }
 
-void Task::make_room(std::size_t num_accesses, bool has_patches, bool has_layouts) {
+void Task::make_room(std::size_t num_accesses, bool has_patches, bool has_layouts, std::size_t edges_each) {
     // Very many lists grow by themselves.
     const std::size_t count = num_accesses <= accesses.most_at_once / edges_of_access ? num_accesses : 0;
-    const std::size_t each = sizeof(Access) + sizeof(void*) + edges_of_access * sizeof(Predecessor) +
+    const std::size_t each = sizeof(Access) + sizeof(void*) + edges_each * sizeof(Predecessor) +
                              (has_patches ? sizeof(AddressPatch) : 0) + (has_layouts ? sizeof(AccessLayout) : 0);
     if (count == 0) return;
     auto* at = static_cast<std::byte*>(own_memory.take(count * each, alignof(Access), false));
     at = accesses.lie_at(at, count);
     at = addresses.lie_at(at, count);
-    at = predecessors.lie_at(at, edges_of_access * count);
+    at = predecessors.lie_at(at, edges_each * count);
     if (has_patches) at = patches.lie_at(at, count);
     if (has_layouts) layouts.lie_at(at, count);
 }
@@ -96,7 +96,7 @@ void Task::recycle() noexcept {
     in_user_code.store(false, std::memory_order_relaxed);
     chunk_index = 0;
     memory = {};
-    waiters = 0;
+    waiters = nullptr;
     unissued_predecessors = 0;
     unsettled_predecessors = 0;
     accesses.forget();

@@ -92,6 +92,7 @@ struct Unset {
 };
 
 struct Task;
+struct TaskWaiter;
 class TaskSlab;
 
 /// An edge of the graph: kept by the task that comes after, and linked into a list of the one before it while that is
@@ -240,7 +241,11 @@ struct Task {
     std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
     std::uint32_t chunk_index = 0;
     memory::MemoryIndex memory;  ///< that it runs in
-    std::uint32_t waiters = 0;   ///< threads that wait for it: see detail::SettledWaits
+    union {
+        std::uint32_t unpassed_fences = 0;  ///< of a function: fences that it still waits for on the host
+        std::uint32_t kernel_times;         ///< of a kernel: schedule::KernelTimes::Id
+        std::uint32_t num_settled_before;   ///< of a join: its first predecessors, which have settled
+    };
 
     // ---- order
     std::uint32_t unissued_predecessors = 0;
@@ -267,8 +272,7 @@ struct Task {
     bool waited_for_memory : 1 = false;  ///< the runtime was told that it waits, and not yet that it has what it needs
     bool enables : 1 = false;            ///< with `moved_bytes`: see schedule::ReadyTask
     bool is_unplaced : 1 = false;        ///< schedule::Ahead knows it, and it has not been given its memory
-    std::uint32_t kernel_times = 0;      ///< schedule::KernelTimes::Id, of a kernel
-    std::uint32_t unpassed_fences = 0;   ///< fences that a function on the host still waits for
+    TaskWaiter* waiters = nullptr;       ///< threads that wait for it: see detail::SettledWaits
 
     // ---- readiness (schedule)
     std::size_t missing_bytes = 0;  ///< memory::Residency::missing_bytes
@@ -352,7 +356,8 @@ struct Task {
 
     void set_kernel(const Kernel& k) noexcept { kernel = k; }
     /// Room in the lists of a fresh record, so that they need not grow. Throws std::bad_alloc.
-    void make_room(std::size_t num_accesses, bool has_patches, bool has_layouts);
+    void make_room(std::size_t num_accesses, bool has_patches, bool has_layouts,
+                   std::size_t edges_each = edges_of_access);
     /// Memory for parameters or a payload, until `recycle`. Throws std::bad_alloc.
     void* allocate_storage(std::size_t bytes, std::size_t alignment) {
         return own_memory.take(bytes, alignment, false);

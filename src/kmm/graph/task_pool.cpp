@@ -99,8 +99,9 @@ TaskPool::~TaskPool() = default;
 TaskPool::Kind& TaskPool::kind_for(const RecordSize& size) noexcept {
     const std::size_t bytes = list_bytes_for(size);
     std::size_t k = 0;
-    while (k + 1 < num_kinds && list_bytes_of_kind[k] < bytes) ++k;
-    return kinds_[k];
+    while (k < num_kinds && list_bytes_of_kind[k] < bytes) ++k;
+    // What fits nowhere takes a block of its own, and the record needs room for the rest alone.
+    return kinds_[k < num_kinds ? k : 0];
 }
 
 /// Both lists have room for every record. They grow in steps that double: there may be many slabs.

@@ -15,6 +15,10 @@ namespace {
 constexpr std::size_t pruned_at_once = 1;
 // So few are looked at each time.
 constexpr std::size_t few_pieces = 32;
+// From here on each free looks for pieces whose users have passed too, and has two of them merge for the one that it
+// adds. As long as fresh memory is there no allocation looks for any.
+constexpr std::size_t many_pieces = 256;
+constexpr std::size_t pruned_by_free = 2;
 // Two copies come in while two go out.
 constexpr std::size_t blocks_ahead = 4;
 
@@ -72,6 +76,7 @@ void Residency::add(Space& space, std::uintptr_t address, std::size_t bytes, boo
 
 void Residency::give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users) {
     try {
+        if (space.heap.num_free_pieces() > many_pieces) forget_passed(space, pruned_by_free);
         space.heap.free(address, bytes, heap_fences(users));
     } catch (const std::bad_alloc&) {
         space.unfreed.push_back({address, bytes, std::move(users)});
@@ -125,23 +130,21 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
 rmm::heap::block Residency::take_free(Space& space, std::size_t size) {
     rmm::heap::block block = space.heap.try_allocate_ready(size, rmm::heap::heap::no_timeline);
     if (block) return block;
-    forget_passed(space);
+    forget_passed(space, space.heap.num_free_pieces() <= few_pieces ? few_pieces : pruned_at_once);
     return space.heap.try_allocate(size);
 }
 
 /// Memory whose users have passed is taken before memory that must still be waited for. Where there are many pieces a
-/// few are looked at each time, so that an allocation costs no look at all of them.
-void Residency::forget_passed(Space& space) {
+/// few are looked at each time, so that an allocation costs no look at all of them: at most `most` change.
+void Residency::forget_passed(Space& space, std::size_t most) {
     const auto passed = [this](const rmm::heap::fence& f) {
         return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
     };
-    const bool has_few = space.heap.num_free_pieces() <= few_pieces;
-    if (has_few || !space.is_pruning) {
+    if (space.heap.num_free_pieces() <= few_pieces || !space.is_pruning) {
         if (space.advanced.empty()) return;
         space.advanced.take(space.pruned);
         space.pruning = {};
     }
-    const std::size_t most = has_few ? few_pieces : pruned_at_once;
     space.is_pruning = !space.heap.prune(space.pruned, passed, &space.pruning, most);
 }
 

@@ -74,15 +74,14 @@ class NextUses {
         }
         List& list = this->list();
         const auto head = list.entries.begin() + static_cast<std::ptrdiff_t>(list.head);
-        // Tasks are issued nearly in order: it is one of the first, mostly.
+        // Tasks are issued nearly in order: it is one of the first, mostly. All transfers that stand before a submit
+        // have one place: those that are over come first.
         auto at = head;
         if (*head != entry)
             at = std::partition_point(head, list.entries.end(), [&](std::uint64_t other) {
                 ++*steps;
-                return (other & ~over_bit) < entry;
+                return (other & ~over_bit) < entry || other == (entry | over_bit);
             });
-        // Transfers that are made for one task stand at its place.
-        for (; at != list.entries.end() && *at == (entry | over_bit); ++at) ++*steps;
         if (at == list.entries.end() || *at != entry) return false;
         const bool was_first = at == head;
         *at |= over_bit;

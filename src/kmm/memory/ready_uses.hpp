@@ -51,20 +51,29 @@ class ReadyUses {
 class ReadyUsePool {
   public:
     ReadyUse& take() {
-        if (free_ == nullptr) return made_.emplace_back();
+        if (free_ == nullptr) free_ = &made_.emplace_back();
         ReadyUse& use = *free_;
         free_ = use.next_of_task;
+        ++num_used_;
         use = {};
         return use;
     }
     void give(ReadyUse& use) noexcept {
         use.next_of_task = free_;
         free_ = &use;
+        --num_used_;
+    }
+    /// Gives all of them back if none is in use.
+    void trim() noexcept {
+        if (num_used_ != 0) return;
+        free_ = nullptr;
+        made_.clear();
     }
 
   private:
     graph::Deque<ReadyUse> made_;
     ReadyUse* free_ = nullptr;
+    std::size_t num_used_ = 0;
 };
 
 }  // namespace kmm::memory

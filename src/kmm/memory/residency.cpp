@@ -321,12 +321,7 @@ Placement Residency::check_content(Task& task) {
             lost_cause_ = c.lost;
             return Placement::lost;
         }
-        if (a.anywhere) {
-            Replica* const source = c.replicas.find(read_from(c, m));
-            if (source == nullptr || source->writer_pins == 0) continue;
-            wait_for(*source, task);
-            return Placement::busy_chunk;
-        }
+        if (a.anywhere) continue;  // it reads a box, which no task writes that the order allows at the same time
         if (a.gathers && c.replicas[m].pinned() && will_gather(task, c)) {  // nor is it gathered over what is in use
             wait_for(c.replicas.at(m), task);
             return Placement::busy_chunk;

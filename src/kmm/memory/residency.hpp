@@ -245,6 +245,7 @@ class Residency {
         for (const Space& s : spaces_) sum += s.counters.victims_tried + s.heap.num_steps();
         return sum;
     }
+    std::size_t num_free_pieces(MemoryIndex m) const noexcept { return spaces_[m].heap.num_free_pieces(); }  // tests
     /// Bytes of chunks that nobody has pinned.
     std::size_t evictable_bytes(MemoryIndex m) const noexcept {
         return spaces_[m].counters.current_bytes - spaces_[m].pinned_bytes;
@@ -304,7 +305,7 @@ class Residency {
     void give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users);
     void add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed);
     void tell_again(Space& space);
-    void forget_passed(Space& space);
+    void forget_passed(Space& space, std::size_t most);
     static bool needs_copy(const Chunk& chunk, MemoryIndex m) noexcept {
         return chunk.replicas[m].version != chunk.version;
     }

@@ -1,11 +1,9 @@
 #include "kmm/plan/needs.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
-#include <unordered_map>
 #include <utility>
-
-#include "kmm/graph/box_index.hpp"
 
 namespace kmm::plan {
 
@@ -18,6 +16,9 @@ constexpr std::size_t few_requests = 16;
 
 // A stencil leaves out the border of its array; what leaves out more is better off with a copy of just the region.
 constexpr std::int64_t most_wider = 16;
+
+// Of a task with more such regions all are gathered ahead: placing it would compare their chunks with all it uses.
+constexpr std::size_t most_late_regions = 16;
 
 // Each task that reads so many chunks as one region has an access to each; of more one gather for all tasks knows them.
 constexpr std::uint32_t most_late_pieces = 16;
@@ -49,11 +50,12 @@ bool SubmitPlan::first_write(const Box& array, const std::vector<Request>& reque
 
 bool SubmitPlan::make(const std::vector<Request>& requests) {
     find_chunks(requests);
-    if (any_crossing_ || several_memories_) write_each_chunk_in_one_memory(requests);
+    if (any_crossing_ && !list_pieces(requests)) return false;
+    if (several_memories_) write_each_chunk_in_one_memory(requests);
     if (any_write_ && !check_pairs(requests)) return false;
     if (!temporaries_.empty()) {
         choose_late(requests);
-        share_temporaries(requests);
+        number_temporaries(requests);
     }
     return describe(requests);
 }
@@ -64,6 +66,7 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
     used_.resize(count);
     temporaries_.clear();
     pieces_.clear();
+    shared_.clear();
     any_write_ = any_crossing_ = several_memories_ = false;
     memory::MemoryIndex written_in;
     for (std::size_t i = 0; i < count; ++i) {
@@ -95,38 +98,57 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
     }
 }
 
-/// The request works beside the chunks, in memory of its own.
+/// The request works beside the chunks, in memory of its own or, where it only reads, in that of an earlier request. A
+/// region across chunks has its pieces later: see `list_pieces`.
 void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32_t request) {
     const Request& r = requests[request];
     Need& need = needs_[request];
+    const bool is_in_place = need.form == Form::in_place;
+    need.form = Form::temporary;
+    used_[request] = nullptr;
+    const auto number = static_cast<std::uint32_t>(temporaries_.size());
+    need.temporary = writes(r.kind) ? number : shared_temporary(requests, request, number);
+    if (need.temporary != number) return;
     Temporary& t = temporaries_.emplace_back();
     t.request = request;
     t.is_filled = r.kind != AccessKind::overwrite;
     t.is_written = writes(r.kind);
-    t.is_snapshot = need.form == Form::in_place && !t.is_written;
+    t.is_snapshot = is_in_place && !t.is_written;
     t.chosen_late = !t.is_written && !t.is_snapshot && r.memory.is_device();
     t.box = r.region;
+    if (!is_in_place) return;
     t.first_piece = static_cast<std::uint32_t>(pieces_.size());
-    if (need.form == Form::in_place) {
-        pieces_.push_back({need.chunk, r.region, r.memory});
-    } else {
+    t.num_pieces = 1;
+    pieces_.push_back({need.chunk, r.region, r.memory});
+}
+
+/// The chunks that each region across chunks meets. What many tasks want is refused before their regions are looked at
+/// chunk by chunk: n tasks that each name all of n chunks would have n^2 pieces.
+bool SubmitPlan::list_pieces(const std::vector<Request>& requests) {
+    const bool many = requests.size() > few_requests;
+    if (many && any_write_ && !find_conflicts(requests)) return false;
+    for (Temporary& t : temporaries_) {
+        const Request& r = requests[t.request];
+        t.first_piece = static_cast<std::uint32_t>(pieces_.size());
         found_.clear();
         r.layout->find_all(r.region, found_);
         for (const std::size_t chunk : found_)
             pieces_.push_back(
                 {static_cast<std::uint32_t>(chunk), graph::intersection(r.region, r.layout->box(chunk)), r.memory});
+        t.num_pieces = static_cast<std::uint32_t>(found_.size());
+        if (t.num_pieces <= most_late_pieces) continue;
+        t.chosen_late = false;
+        if (!many || t.is_written || check_content(requests, t.request)) continue;
+        for (std::uint32_t i = 0; i < t.request; ++i)
+            if (!check_content(requests, i)) break;  // an earlier one is named
+        return false;
     }
-    t.num_pieces = static_cast<std::uint32_t>(pieces_.size()) - t.first_piece;
-    t.chosen_late = t.chosen_late && t.num_pieces <= most_late_pieces;
-    need.form = Form::temporary;
-    need.temporary = static_cast<std::uint32_t>(temporaries_.size() - 1);
-    used_[request] = nullptr;
+    return true;
 }
 
 /// That of the first request that writes it: parts that others write come there afterwards. Else a chunk would go to
 /// and fro, and its writers would wait for each other.
 void SubmitPlan::write_each_chunk_in_one_memory(const std::vector<Request>& requests) {
-    if (!several_memories_) return;  // pieces name the memory of their request
     writes_.clear();
     for (std::uint32_t i = 0; i < requests.size(); ++i) {
         const Request& r = requests[i];
@@ -195,23 +217,26 @@ bool SubmitPlan::check_each_with_each(const std::vector<Request>& requests) {
     return true;
 }
 
-/// Of requests of one array, all of which write. A conflict is named by comparing each with each.
-bool SubmitPlan::check_writers(const std::vector<Request>& requests, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-        for (std::size_t j = i + 1; j < end; ++j) {
-            const Request& a = requests[order_[i]];
-            const Request& b = requests[order_[j]];
-            ++num_compared_;
-            if (!graph::overlaps(a.region, b.region, a.layout->rank())) continue;
-            // Which pair is refused must not depend on where histories lie in memory: the lowest positions of all.
-            if (refusal_.reason != Reason::none &&
-                std::pair(refusal_.first, refusal_.second) < std::pair(order_[i], order_[j]))
-                return false;
-            refusal_.region = graph::intersection(a.region, b.region);
-            return refuse(Reason::conflict, order_[i], order_[j]);
-        }
+/// Of requests of one array, all of which write, from `begin` on in `order_`: names two that share an element. Some do.
+void SubmitPlan::name_conflict(const std::vector<Request>& requests, std::size_t begin,
+                               const graph::BoxIndex& written) {
+    for (std::size_t i = 0; i < written.size(); ++i) {
+        std::size_t other = written.size();
+        const auto is_later = [&](std::size_t j) {
+            if (j > i) other = std::min(other, j);
+            return true;
+        };
+        const Request& a = requests[order_[begin + i]];
+        written.each_that_meets(a.region, is_later, &num_compared_);
+        if (other == written.size()) continue;
+        const std::uint32_t first = order_[begin + i], second = order_[begin + other];
+        // Which pair is refused must not depend on where histories lie in memory: the lowest positions of all.
+        if (refusal_.reason != Reason::none && std::pair(refusal_.first, refusal_.second) < std::pair(first, second))
+            return;
+        refusal_.region = graph::intersection(a.region, requests[second].region);
+        refuse(Reason::conflict, first, second);
+        return;
     }
-    return true;
 }
 
 /// Fills `order_`: array by array, those that write before those that read, else as they came. O(requests) for a few
@@ -280,9 +305,10 @@ bool SubmitPlan::is_written_in(const std::vector<Request>& requests, std::uint32
     return graph::overlaps(writer.region, region, writer.layout->rank());
 }
 
-bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
-    refusal_.reason = Reason::none;
-    group_by_array(requests);
+/// Calls `f(begin, readers, end)` for each array that is written: where in `order_` the requests begin that write it
+/// and those that read it, and where they end.
+template<typename F>
+void SubmitPlan::each_written_array(const std::vector<Request>& requests, F&& f) {
     for (std::size_t begin = 0, end = 0; begin < order_.size(); begin = end) {
         const auto of_array = [&](std::size_t i) {
             return i < order_.size() && requests[order_[i]].histories == requests[order_[begin]].histories;
@@ -290,7 +316,33 @@ bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
         for (end = begin; of_array(end) && writes(requests[order_[end]].kind);) ++end;
         const std::size_t readers = end;
         while (of_array(end)) ++end;
-        if (begin == readers) continue;
+        if (begin != readers) f(begin, readers, end);
+    }
+}
+
+/// Looks at regions alone. O(n log n) where few regions of one array lie across a cut.
+bool SubmitPlan::find_conflicts(const std::vector<Request>& requests) {
+    refusal_.reason = Reason::none;
+    written_.clear();
+    group_by_array(requests);
+    each_written_array(requests, [&](std::size_t begin, std::size_t readers, std::size_t end) {
+        if (write_chunks_of_their_own(begin, readers)) return;
+        graph::BoxIndex written(requests[order_[begin]].layout->rank(), readers - begin,
+                                [&](std::size_t i) -> const Box& { return requests[order_[begin + i]].region; });
+        std::size_t first = 0, second = 0;
+        if (written.find_overlap(&first, &second, &num_compared_))
+            name_conflict(requests, begin, written);
+        else if (readers != end)
+            written_.push_back(std::move(written));
+    });
+    return refusal_.reason == Reason::none;
+}
+
+bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
+    if (!any_crossing_ && !find_conflicts(requests)) return false;
+    std::size_t num_indices = 0;
+    each_written_array(requests, [&](std::size_t begin, std::size_t readers, std::size_t end) {
+        if (readers == end) return;
         if (write_chunks_of_their_own(begin, readers))
             look_at_readers(requests, readers, end, [&](std::uint32_t reader) {
                 const Need& need = needs_[reader];
@@ -300,22 +352,14 @@ bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
                                    [&](const Piece& p) { return is_written_in(requests, p.chunk, p.box); });
             });
         else
-            check_writers_anywhere(requests, begin, readers, end);
-    }
-    return refusal_.reason == Reason::none;
+            look_at_readers_of(requests, begin, readers, end, written_[num_indices++]);
+    });
+    return true;
 }
 
-/// Of one array: requests that write, some of them beside the chunks or several in one, and those that read.
-void SubmitPlan::check_writers_anywhere(const std::vector<Request>& requests, std::size_t begin, std::size_t readers,
-                                        std::size_t end) {
-    const std::size_t rank = requests[order_[begin]].layout->rank();
-    const graph::BoxIndex written(rank, readers - begin,
-                                  [&](std::size_t i) -> const Box& { return requests[order_[begin + i]].region; });
-    std::size_t first = 0, second = 0;
-    if (written.find_overlap(&first, &second, &num_compared_)) {
-        check_writers(requests, begin, readers);
-        return;
-    }
+/// Of one array that requests write beside the chunks, or several in one.
+void SubmitPlan::look_at_readers_of(const std::vector<Request>& requests, std::size_t begin, std::size_t readers,
+                                    std::size_t end, const graph::BoxIndex& written) {
     look_at_readers(requests, readers, end, [&](std::uint32_t reader) {
         bool is_written = false;
         written.each_that_meets(
@@ -350,6 +394,13 @@ void SubmitPlan::look_at_readers(const std::vector<Request>& requests, std::size
 /// Those that could be read where the chunks are take as much memory as these do between the first and the last row of
 /// the region, if that is little more than the region.
 void SubmitPlan::choose_late(const std::vector<Request>& requests) {
+    for (std::size_t begin = 0, end = 0; begin < requests.size(); begin = end) {
+        std::size_t num_late = 0;
+        for (end = begin; end < requests.size() && requests[end].task == requests[begin].task; ++end)
+            num_late += is_late(needs_[end]) ? 1 : 0;
+        for (std::size_t i = begin; i < end && num_late > most_late_regions; ++i)
+            if (is_late(needs_[i])) temporaries_[needs_[i].temporary].chosen_late = false;
+    }
     for (Temporary& t : temporaries_) {
         const Layout& layout = *requests[t.request].layout;
         if (!t.chosen_late || !layout.is_stack()) continue;
@@ -362,74 +413,87 @@ void SubmitPlan::choose_late(const std::vector<Request>& requests) {
     }
 }
 
-namespace {
-
-/// What tasks may share: a region of an array in one memory.
-struct SameRegion {
-    const std::vector<Request>& requests;
-    bool operator()(std::uint32_t a, std::uint32_t b) const noexcept {
-        const Request& x = requests[a];
-        const Request& y = requests[b];
-        return x.histories == y.histories && x.memory == y.memory && graph::equal(x.region, y.region);
+/// That of an earlier request that reads the same region in the same memory; else `number`, which is then this one's.
+std::uint32_t SubmitPlan::shared_temporary(const std::vector<Request>& requests, std::uint32_t request,
+                                           std::uint32_t number) {
+    const Request& r = requests[request];
+    if (shared_.empty()) shared_.assign(std::bit_ceil(2 * requests.size()), none);
+    std::size_t h = std::hash<const void*>()(r.histories) ^ r.memory.index();
+    for (std::size_t k = 0; k < r.layout->rank(); ++k)
+        for (const std::int64_t x : {r.region.begin[k], r.region.end[k]})
+            h = (h ^ static_cast<std::size_t>(x)) * 0x9e3779b97f4a7c15ull, h ^= h >> 29;
+    for (;; ++h) {
+        std::uint32_t& at = shared_[h & (shared_.size() - 1)];
+        if (at == none) return at = number;
+        const Request& other = requests[temporaries_[at].request];
+        if (other.histories == r.histories && other.memory == r.memory && graph::equal(other.region, r.region))
+            return at;
     }
-};
+}
 
-struct RegionHash {
-    const std::vector<Request>& requests;
-    std::size_t operator()(std::uint32_t i) const noexcept {
-        const Request& r = requests[i];
-        std::size_t h = std::hash<const void*>()(r.histories) ^ r.memory.index();
-        for (std::size_t k = 0; k < r.layout->rank(); ++k)
-            for (const std::int64_t x : {r.region.begin[k], r.region.end[k]})
-                h = (h ^ static_cast<std::size_t>(x)) * 0x9e3779b97f4a7c15ull;
-        return h ^ h >> 29;
-    }
-};
-
-}  // namespace
-
-/// In the order of the requests, and each region that is only read once for each memory.
-void SubmitPlan::share_temporaries(const std::vector<Request>& requests) {
-    std::unordered_map<std::uint32_t, std::uint32_t, RegionHash, SameRegion> shared(
-        2 * temporaries_.size(), RegionHash{requests}, SameRegion{requests});
-    std::vector<Temporary> kept;
-    kept.reserve(temporaries_.size());
+/// In the order of the requests that use them first.
+void SubmitPlan::number_temporaries(const std::vector<Request>& requests) {
+    std::vector<Temporary> ordered;
+    ordered.reserve(temporaries_.size());
+    std::vector<std::uint32_t> numbers(temporaries_.size(), none);
     for (std::uint32_t i = 0; i < requests.size(); ++i) {
         Need& need = needs_[i];
         if (need.form != Form::temporary) continue;
-        const Temporary& t = temporaries_[need.temporary];
-        const auto number = static_cast<std::uint32_t>(kept.size());
-        if (!t.is_written) {
-            const auto [at, is_new] = shared.try_emplace(i, number);
-            need.temporary = at->second;
-            if (!is_new) continue;
+        std::uint32_t& number = numbers[need.temporary];
+        if (number == none) {
+            number = static_cast<std::uint32_t>(ordered.size());
+            ordered.push_back(temporaries_[need.temporary]);
+            ordered.back().request = i;
         }
-        kept.push_back(t);
         need.temporary = number;
     }
-    temporaries_.swap(kept);
+    temporaries_.swap(ordered);
 }
 
-bool SubmitPlan::describe_temporary(const std::vector<Request>& requests, std::uint32_t request,
-                                    std::size_t task_begin) {
+/// Whether what the request reads was written.
+bool SubmitPlan::check_content(const std::vector<Request>& requests, std::uint32_t request) {
     const Request& r = requests[request];
-    const Temporary& t = temporaries_[needs_[request].temporary];
-    if (r.kind == AccessKind::read && t.request == request) {
-        for (const Piece* p = pieces(t); p != pieces(t) + t.num_pieces; ++p) {
-            const graph::CompactHistory* const history = r.histories->find(p->chunk);
-            if (history != nullptr && history->covers(p->box, &refusal_.region)) continue;
-            // Of a chunk without a history nothing was written.
-            refusal_.region = history == nullptr ? p->box : graph::intersection(refusal_.region, p->box);
-            return refuse(Reason::unwritten, request);
-        }
+    const Need& need = needs_[request];
+    if (r.kind != AccessKind::read || need.form == Form::nothing) return true;
+    const auto check = [&](const graph::CompactHistory* history, const Box& box) {
+        if (history != nullptr && history->covers(box, &refusal_.region)) return true;
+        // Of a chunk without a history nothing was written.
+        refusal_.region = history == nullptr ? box : graph::intersection(refusal_.region, box);
+        return refuse(Reason::unwritten, request);
+    };
+    if (need.form == Form::in_place) return check(used_[request], r.region);
+    const Temporary& t = temporaries_[need.temporary];
+    if (t.request != request) return true;  // it was looked at for the first
+    return std::all_of(pieces(t), pieces(t) + t.num_pieces,
+                       [&](const Piece& p) { return check(r.histories->find(p.chunk), p.box); });
+}
+
+/// The first request of the task that uses the same chunk or temporary. O(1), for tasks with very many accesses too.
+std::size_t SubmitPlan::first_of_task(std::size_t request, std::size_t task_begin) {
+    const auto is_same = [this](std::size_t a, std::size_t b) {
+        if (used_[a] != nullptr || used_[b] != nullptr) return used_[a] == used_[b];
+        return needs_[a].form == needs_[b].form && needs_[a].temporary == needs_[b].temporary;
+    };
+    const std::size_t few = task_begin + few_requests;
+    for (std::size_t i = task_begin; i < std::min(request + 1, few); ++i)
+        if (is_same(i, request)) return i;
+    if (first_uses_.size() < 2 * needs_.size()) first_uses_.assign(std::bit_ceil(2 * needs_.size()), 0);
+    std::size_t h =
+        std::hash<const void*>()(used_[request]) / alignof(graph::CompactHistory) + needs_[request].temporary;
+    for (h *= 0x9e3779b97f4a7c15ull, h ^= h >> 29;; ++h) {
+        // Entries of tasks before count as empty.
+        std::uint32_t& at = first_uses_[h & (first_uses_.size() - 1)];
+        if (at < few || at >= request) return at = static_cast<std::uint32_t>(request);
+        if (is_same(at, request)) return at;
     }
-    std::size_t first = task_begin;
-    while (needs_[first].form != Form::temporary || needs_[first].temporary != needs_[request].temporary) ++first;
-    Need& need = needs_[first];
+}
+
+void SubmitPlan::describe_temporary(std::uint32_t request, std::size_t task_begin) {
+    const Temporary& t = temporaries_[needs_[request].temporary];
+    Need& need = needs_[first_of_task(request, task_begin)];
     need.first_of_chunk = true;
     need.needs_content = t.is_filled;
     need.writes_chunk = need.replaces_chunk = t.is_written;
-    return true;
 }
 
 bool SubmitPlan::describe(const std::vector<Request>& requests) {
@@ -439,25 +503,14 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
         const Request& r = requests[i];
         if (r.task != requests[task_begin].task) task_begin = i;
         const Need& need = needs_[i];
+        if (!check_content(requests, static_cast<std::uint32_t>(i))) return false;
         if (need.form != Form::in_place) {
-            if (need.form == Form::temporary &&
-                !describe_temporary(requests, static_cast<std::uint32_t>(i), task_begin))
-                return false;
+            if (need.form == Form::temporary) describe_temporary(static_cast<std::uint32_t>(i), task_begin);
             continue;
         }
-        if (used[i] == nullptr) {
-            refusal_.region = r.region;
-            return refuse(Reason::unwritten, i);
-        }
-        std::size_t j = task_begin;
-        while (used[j] != used[i]) ++j;
-        Need& first = needs_[j];
+        Need& first = needs_[first_of_task(i, task_begin)];
         first.first_of_chunk = true;
         if (r.kind == AccessKind::read) {
-            if (!used[i]->covers(r.region, &refusal_.region)) {
-                refusal_.region = graph::intersection(refusal_.region, r.region);
-                return refuse(Reason::unwritten, i);
-            }
             first.needs_content = true;
             continue;
         }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kmm/graph/box_index.hpp"
 #include "kmm/graph/compact_history.hpp"
 #include "kmm/plan/layout.hpp"
 
@@ -105,8 +106,8 @@ class SubmitPlan {
                      const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks);
     /// Decides the need of every request. Chunks that are written in place have histories from then on. False: see
     /// `refusal`; of several reasons the one that is first in the order of `Refusal::Reason`, and of these the one with
-    /// the lowest positions. O(n log n) for n requests and pieces where few regions of one array lie across a cut;
-    /// naming a conflict is O(n^2) for those of one array. Throws std::bad_alloc.
+    /// the lowest positions. O(n log n) for n requests and pieces where few regions of one array lie across a cut; a
+    /// region that several requests read has its pieces once for each memory. Throws std::bad_alloc.
     bool make(const std::vector<Request>& requests);
 
     /// One for each request, in the same order; valid after `make` returned true and until it is called again.
@@ -120,6 +121,8 @@ class SubmitPlan {
     const Refusal& refusal() const noexcept { return refusal_; }
     /// How many pairs of regions were compared so far, for tests.
     std::size_t num_compared() const noexcept { return num_compared_; }
+    /// Entries of the lists of the latest call of `make`, for tests.
+    std::size_t num_listed() const noexcept { return pieces_.size() + temporaries_.size(); }
 
   private:
     /// A request that writes a chunk.
@@ -140,20 +143,29 @@ class SubmitPlan {
     bool check_pairs(const std::vector<Request>& requests);
     bool check_each_with_each(const std::vector<Request>& requests);
     bool check_many_pairs(const std::vector<Request>& requests);
+    bool find_conflicts(const std::vector<Request>& requests);
+    template<typename F> void each_written_array(const std::vector<Request>& requests, F&& f);
     void group_by_array(const std::vector<Request>& requests);
     bool write_chunks_of_their_own(std::size_t begin, std::size_t end);
     bool is_written_in(const std::vector<Request>& requests, std::uint32_t chunk, const Box& region);
-    void check_writers_anywhere(const std::vector<Request>& requests, std::size_t begin, std::size_t readers,
-                                std::size_t end);
+    void look_at_readers_of(const std::vector<Request>& requests, std::size_t begin, std::size_t readers,
+                            std::size_t end, const graph::BoxIndex& written);
     template<typename F>
     void look_at_readers(const std::vector<Request>& requests, std::size_t begin, std::size_t end, F&& is_written);
-    bool check_writers(const std::vector<Request>& requests, std::size_t begin, std::size_t end);
+    void name_conflict(const std::vector<Request>& requests, std::size_t begin, const graph::BoxIndex& written);
     void use_temporary(const std::vector<Request>& requests, std::uint32_t request);
+    std::uint32_t shared_temporary(const std::vector<Request>& requests, std::uint32_t request, std::uint32_t number);
+    bool list_pieces(const std::vector<Request>& requests);
+    bool is_late(const Need& need) const noexcept {
+        return need.form == Form::temporary && temporaries_[need.temporary].chosen_late;
+    }
     void choose_late(const std::vector<Request>& requests);
     void write_each_chunk_in_one_memory(const std::vector<Request>& requests);
-    void share_temporaries(const std::vector<Request>& requests);
+    void number_temporaries(const std::vector<Request>& requests);
+    bool check_content(const std::vector<Request>& requests, std::uint32_t request);
     bool describe(const std::vector<Request>& requests);
-    bool describe_temporary(const std::vector<Request>& requests, std::uint32_t request, std::size_t task_begin);
+    void describe_temporary(std::uint32_t request, std::size_t task_begin);
+    std::size_t first_of_task(std::size_t request, std::size_t task_begin);
     bool refuse(Refusal::Reason reason, std::size_t first, std::size_t second = 0) noexcept {
         refusal_.reason = reason;
         refusal_.first = static_cast<std::uint32_t>(first);
@@ -170,6 +182,9 @@ class SubmitPlan {
     std::vector<ChunkWriter> writer_of_;  ///< of one array, by chunk
     std::vector<Write> writes_;
     std::vector<std::size_t> found_;
+    std::vector<std::uint32_t> first_uses_;  ///< hash table of requests of one task, by what they use
+    std::vector<std::uint32_t> shared_;      ///< hash table of temporaries that are only read, by region and memory
+    std::vector<graph::BoxIndex> written_;   ///< of arrays that requests write, several in one chunk, and read
     bool any_write_ = false;
     bool any_crossing_ = false;      ///< some region lies in no single chunk
     bool several_memories_ = false;  ///< requests write from different memories

@@ -23,12 +23,12 @@ graph::TaskNumber Batch::add_helper_ahead(Task& record, TaskNumber made_for) {
     return number;
 }
 
-graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers) {
+graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers, bool data) {
     Task* record = nullptr;
     try {
         record = books_->pool().take({.num_edges = numbers.size()});
         record->predecessors.reserve(numbers.size());
-        for (const TaskNumber n : numbers) record->predecessors.push_back({n, false});
+        for (const TaskNumber n : numbers) record->predecessors.push_back({n, data});
         return connects_ahead_ ? add_helper_ahead(*record, connecting_) : add_helper(*record, connecting_);
     } catch (const std::bad_alloc&) {
         if (record != nullptr) books_->pool().give(record);

@@ -89,7 +89,7 @@ class Batch : public graph::Past {
     /// The same of a helper that comes before all tasks.
     void connects_ahead(TaskNumber made_for) noexcept { connecting_ = made_for, connects_ahead_ = true; }
     /// graph::Past.
-    TaskNumber join(const graph::TaskNumbers& numbers) final;
+    TaskNumber join(const graph::TaskNumbers& numbers, bool data) final;
 
   private:
     friend class RuntimeCore;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kmm/plan/needs.hpp"
+#include "kmm/schedule/instruction.hpp"
 #include "kmm/trace/record_file.hpp"
 #include "kmm/trace/trace_file.hpp"
 
@@ -81,9 +82,11 @@ trace::Task told_of(const graph::Task& task, const plan::Request* requests) {
         for (const graph::BoxTransfer& box : task.boxes()) told.uses[box.source].region = box.box;
     if (task.kind != graph::TaskKind::transfer) return told;
     // Of a gather each box is the part of one source, of a write-back that of the destination as well.
-    for (const graph::BoxTransfer& box : task.boxes()) {
+    const schedule::MovedBoxes boxes(task);
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+        const graph::BoxTransfer box = boxes[i];
         told.uses[box.source].region = box.box;
-        if (task.boxes().size() == 1) told.uses[box.destination].region = box.box;
+        if (boxes.size() == 1) told.uses[box.destination].region = box.box;
     }
     return told;
 }

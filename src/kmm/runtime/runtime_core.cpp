@@ -3,6 +3,10 @@
 
 #include "driver/format.hpp"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <system_error>
 #include <utility>
 
@@ -10,6 +14,7 @@
 #include "driver/nvtx_ranges.hpp"
 #include "kmm/base/log.hpp"
 #include "kmm/base/text.hpp"
+#include "kmm/runtime/kept_books.hpp"
 
 namespace kmm::detail {
 
@@ -91,6 +96,7 @@ RuntimeCore::~RuntimeCore() {
     turns_.help();
     engine_.end_memory_service();
     turns_.delete_dropped_arrays();
+    KeptBooks::give_all_back();
     log_undelivered();
     log::flush();
 }
@@ -172,9 +178,13 @@ void RuntimeCore::release_array(memory::Array* array) noexcept {
 
 void RuntimeCore::trim() {
     books_.check_open();
+    KeptBooks::give_all_back();
     books_.pool().trim();
-    turns_.with_everything_read([](auto& scheduler, const auto&) { scheduler.residency().trim_records(); });
+    turns_.with_everything_read([](auto& scheduler, const auto&) { scheduler.trim(); });
     engine_.memory_service().trim();
+#ifdef __GLIBC__
+    (void)malloc_trim(0);  // the allocator keeps most of what was given back, since it lies among what is in use
+#endif
 }
 
 }  // namespace kmm::detail

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "driver/locks.hpp"
 #include "kmm/graph/task_table.hpp"
+#include "kmm/graph/task_waiter.hpp"
 
 namespace kmm::detail {
 
@@ -24,11 +26,14 @@ class UnfinishedTasks {
         published_.store(before + count, std::memory_order_release);
         return before - table_.num_settled();
     }
-    /// One has left the table.
+    /// One has left the table. Wakes one thread at most.
     void one_ended() noexcept {
+        // Sequentially consistent as what waits: either this sees the one who waits, or that one counts without the
+        // task.
         if (num_waiting_.load(std::memory_order_seq_cst) == 0) return;
+        if (count() >= most_.load(std::memory_order_relaxed)) return;
         { const locks::Guard guard(mutex_); }
-        wake_.notify_all();
+        wake_.notify_one();
     }
     /// Not less than there are if some are published meanwhile.
     std::uint64_t count() const noexcept {
@@ -37,25 +42,38 @@ class UnfinishedTasks {
     }
     /// Threads in `wait_until_below`, for tests.
     std::uint32_t num_waiting() const noexcept { return num_waiting_.load(std::memory_order_acquire); }
-    /// Blocks until there are fewer than `most`.
+    /// Blocks until there are fewer than `most`, which is the same for all who wait at a time. One thread wakes the
+    /// next as long as there are fewer: of many that wait, few wake up in vain.
     void wait_until_below(std::uint64_t most) {
         if (count() < most) return;
         locks::Lock lock(mutex_);
+        most_.store(most, std::memory_order_relaxed);
         num_waiting_.fetch_add(1, std::memory_order_seq_cst);
-        wake_.wait(lock, [&] { return count() < most; });
+        while (count() >= most) {
+            wake_.wait(lock);
+            ++num_wake_ups_;
+        }
         num_waiting_.fetch_sub(1, std::memory_order_seq_cst);
+        wake_.notify_one();
+    }
+    /// How often a thread has woken up, for tests.
+    std::uint64_t num_wake_ups() {
+        const locks::Guard guard(mutex_);
+        return num_wake_ups_;
     }
 
   private:
     const graph::TaskTable& table_;
     alignas(64) std::atomic<std::uint64_t> published_{0};
     alignas(64) std::atomic<std::uint32_t> num_waiting_{0};
+    std::atomic<std::uint64_t> most_{0};  ///< that those wait for
     locks::Mutex mutex_;
     locks::Condition wake_;
+    std::uint64_t num_wake_ups_ KMM_GUARDED_BY(mutex_) = 0;
 };
 
 /// Waits for tasks of a table to leave it. Threads that wait for different tasks share 16 locks: a task's end takes one
-/// where somebody waits for any of its sixteenth, and wakes these where somebody waits for this task.
+/// where somebody waits for any of its sixteenth, and wakes those who wait for this task.
 class SettledWaits {
   public:
     using clock = std::chrono::steady_clock;
@@ -63,21 +81,32 @@ class SettledWaits {
     explicit SettledWaits(const graph::TaskTable& table) : table_(table) {}
 
     /// The task of that number has left the table. By whoever settles tasks, before the record is anybody else's.
-    void settled(graph::TaskNumber number, const graph::Task& task) noexcept {
+    void settled(graph::TaskNumber number, graph::Task& task) noexcept {
         Shard& shard = shard_of(number);
         // Sequentially consistent as what waits: either this sees the one who waits, or that one does not see the task.
         if (shard.num_waiting.load(std::memory_order_seq_cst) == 0) return;
-        bool is_awaited = false;
-        {
-            const locks::Guard guard(shard.mutex);
-            is_awaited = task.waiters != 0;
+        const locks::Guard guard(shard.mutex);
+        // Under the lock: a waiter is on the stack of a thread, which goes on as soon as it has the lock.
+        for (graph::TaskWaiter* w = std::exchange(task.waiters, nullptr); w != nullptr; w = w->next) {
+            w->is_over = true;
+            w->wake.notify_one();
         }
-        if (is_awaited) shard.wake.notify_all();
     }
     /// How many wait for a task that is not settled; for tests.
     std::uint32_t num_waiting(const graph::Task& task) {
         const locks::Guard guard(shard_of(task.number).mutex);
-        return task.waiters;
+        std::uint32_t count = 0;
+        for (const graph::TaskWaiter* w = task.waiters; w != nullptr; w = w->next) ++count;
+        return count;
+    }
+    /// How often a thread has woken up, for tests.
+    std::uint64_t num_wake_ups() {
+        std::uint64_t sum = 0;
+        for (Shard& s : shards_) {
+            const locks::Guard guard(s.mutex);
+            sum += s.num_wake_ups;
+        }
+        return sum;
     }
 
     /// Blocks until the task is settled, or the deadline (null: none) is there: false. Whenever another `patience` has
@@ -89,7 +118,7 @@ class SettledWaits {
     struct alignas(64) Shard {
         std::atomic<std::uint32_t> num_waiting{0};  ///< threads
         locks::Mutex mutex;                         ///< also of Task::waiters
-        locks::Condition wake;
+        std::uint64_t num_wake_ups KMM_GUARDED_BY(mutex) = 0;
     };
     static constexpr std::size_t num_shards = 16;
     // For clocks that cannot add the largest duration.
@@ -114,21 +143,23 @@ bool SettledWaits::wait(graph::TaskNumber number, const clock::time_point* deadl
     // Whoever settles it from here on waits for the lock before the record can be another task's.
     graph::Task* const task = table_.look_for(number);
     if (task == nullptr) return true;
-    ++task->waiters;
+    graph::TaskWaiter self;
+    self.link_into(task->waiters);
     bool looks = true;
-    while (!table_.is_settled(number)) {
+    while (!self.is_over) {
         const auto look_at = clock::now() + (looks ? std::min<clock::duration>(patience, for_ever) : for_ever);
-        shard.wake.wait_until(lock, deadline != nullptr ? std::min(look_at, *deadline) : look_at);
+        self.wake.wait_until(lock, deadline != nullptr ? std::min(look_at, *deadline) : look_at);
+        ++shard.num_wake_ups;
         const auto now = clock::now();
-        if (deadline != nullptr && now >= *deadline) break;
-        if (!looks || now < look_at || table_.is_settled(number)) continue;
+        if (self.is_over || (deadline != nullptr && now >= *deadline)) break;
+        if (!looks || now < look_at) continue;
         lock.unlock();
         looks = look();
         lock.lock();
     }
-    if (table_.is_settled(number)) return true;
-    --task->waiters;
-    return false;
+    if (self.is_over) return true;
+    self.unlink_from(task->waiters);
+    return table_.is_settled(number);
 }
 
 }  // namespace kmm::detail

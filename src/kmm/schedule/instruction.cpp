@@ -16,6 +16,18 @@ void set_shape(BoxMove& move, const graph::BoxTransfer& box, const std::int64_t*
 
 }  // namespace
 
+/// The destination is the first access, the others are sources; either is a temporary, whose box is its region.
+graph::BoxTransfer MovedBoxes::make(std::size_t i) const noexcept {
+    const memory::Chunk& from = *source(i).chunk;
+    const memory::Chunk& to = *task_.accesses.front().chunk;
+    const graph::Box from_box = from.array->box(from.index), to_box = to.array->box(to.index);
+    graph::BoxTransfer made;
+    made.source = static_cast<std::uint32_t>(1 + i);
+    made.box = graph::intersection(from_box, to_box);
+    made.set_shape(to.array->rank, from_box, to_box, to.array->element_bytes);
+    return made;
+}
+
 BoxMove move_of(const graph::Task& task, const graph::BoxTransfer& box) noexcept {
     BoxMove move;
     if (task.addresses[box.source] == nullptr) return move;  // nothing was ever there
@@ -66,8 +78,9 @@ void move_on_host(const BoxMove& move) noexcept {
 
 void run_transfer(void* payload, detail::TaskContext&) {
     const graph::Task& task = *static_cast<const graph::Task*>(payload);
-    for (const graph::BoxTransfer& box : task.boxes()) {
-        const BoxMove move = move_of(task, box);
+    const MovedBoxes boxes(task);
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+        const BoxMove move = move_of(task, boxes[i]);
         if (move.source != nullptr) move_on_host(move);
     }
 }

@@ -11,12 +11,37 @@
 #include <span>
 
 #include "driver/driver.hpp"
+#include "kmm/graph/room.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/schedule/kernel_times.hpp"
 
 namespace kmm::schedule {
 
 using driver::BoxMove;
+
+/// What a transfer moves, or what is gathered of a region that a task reads across chunks. The boxes of a transfer are
+/// stored nowhere: each is what a temporary and a chunk have in common. So a task that waits takes little, into however
+/// many chunks its regions reach.
+class MovedBoxes {
+  public:
+    explicit MovedBoxes(const graph::Task& task) noexcept
+        : task_(task), stored_(task.boxes()), size_(stored_.empty() ? task.accesses.size() - 1 : stored_.size()) {}
+    MovedBoxes(const graph::Task& task, const graph::Across& across) noexcept
+        : task_(task), stored_(task.boxes().subspan(across.first_box, across.num_pieces)), size_(stored_.size()) {}
+
+    std::size_t size() const noexcept { return size_; }
+    const graph::Access& source(std::size_t i) const noexcept {
+        return task_.accesses[stored_.empty() ? 1 + i : stored_[i].source];
+    }
+    graph::BoxTransfer operator[](std::size_t i) const noexcept { return stored_.empty() ? make(i) : stored_[i]; }
+
+  private:
+    graph::BoxTransfer make(std::size_t i) const noexcept;
+
+    const graph::Task& task_;
+    std::span<const graph::BoxTransfer> stored_;
+    std::size_t size_;
+};
 
 /// A box of a transfer whose task has addresses.
 BoxMove move_of(const graph::Task& task, const graph::BoxTransfer& box) noexcept;
@@ -143,12 +168,12 @@ class InstructionList {
     }
     void clear() noexcept {
         first_ = {};
-        instructions_.clear();
-        parameters_.clear();
-        fences_.clear();
-        tasks_.clear();
-        fills_.clear();
-        moves_.clear();
+        graph::clear_and_keep_few(instructions_);
+        graph::clear_and_keep_few(parameters_);
+        graph::clear_and_keep_few(fences_);
+        graph::clear_and_keep_few(tasks_);
+        graph::clear_and_keep_few(fills_);
+        graph::clear_and_keep_few(moves_);
     }
     /// Calls `f(const Instruction&)` for each, in order; spans are valid until the list is changed.
     template<typename F> void for_each(F&& f) {

@@ -185,8 +185,16 @@ void Scheduler::list_fills(const Task& task) {
 /// Those that have not settled, and whose failure would skip what is handed out now.
 void Scheduler::list_needed_tasks(Task& task) {
     needed_tasks_.clear();
-    table_.find(task.predecessors, [&](const Predecessor& p, const Task* before) {
-        if (before != nullptr && p.data) needed_tasks_.push_back(p.number);
+    table_.find(task.predecessors, [&](const Predecessor& p, Task* before) {
+        if (before == nullptr || !p.data) return;
+        if (before->kind != TaskKind::join) return needed_tasks_.push_back(p.number);
+        // What fails are the tasks that it stands for. Those that settled first are not looked at again, and no more of
+        // the rest are open than are under way.
+        graph::TaskEdges& joined = before->predecessors;
+        std::uint32_t& first = before->num_settled_before;
+        while (first != joined.size() && table_.find(joined[first].number) == nullptr) ++first;
+        for (std::size_t i = first; i != joined.size(); ++i)
+            if (joined[i].data && table_.find(joined[i].number) != nullptr) needed_tasks_.push_back(joined[i].number);
     });
 }
 
@@ -216,10 +224,10 @@ void Scheduler::issue_host(Task& task) {
 }
 
 /// Of what is read from several memories the one whose link takes longest.
-MemoryIndex Scheduler::link_source(const Task& task, std::span<const graph::BoxTransfer> boxes) noexcept {
+MemoryIndex Scheduler::link_source(const Task& task, const MovedBoxes& boxes) noexcept {
     MemoryIndex from = task.memory;
-    for (const graph::BoxTransfer& box : boxes) {
-        const MemoryIndex m = task.accesses[box.source].memory;
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+        const MemoryIndex m = boxes.source(i).memory;
         const bool is_better = task.memory.is_host() ? from.is_host() : m.is_host() || from == task.memory;
         if (is_better) from = m;
     }
@@ -228,8 +236,9 @@ MemoryIndex Scheduler::link_source(const Task& task, std::span<const graph::BoxT
 
 /// On a copy lane of the device that it writes to or reads from. The host's own memory alone is the host's work.
 void Scheduler::issue_transfer(Task& task) {
-    if (task.memory.is_host() && link_source(task, task.boxes()).is_host()) return issue_transfer_on_host(task);
-    Instruction instruction = put_move(task, task.boxes(), task.fences, nullptr);
+    const MovedBoxes boxes(task);
+    if (task.memory.is_host() && link_source(task, boxes).is_host()) return issue_transfer_on_host(task);
+    Instruction instruction = put_move(task, boxes, task.fences, nullptr);
     const Fence fence{instruction.lane, instruction.position};
     task.lane = fence.lane;
     task.position = fence.position;
@@ -248,8 +257,7 @@ void Scheduler::issue_transfer(Task& task) {
 
 /// Boxes of a task that has addresses take a position of a copy lane. `chunk`: they fill it before the task runs; else
 /// they are what the task does. The caller hands the instruction out.
-Instruction Scheduler::put_move(Task& task, std::span<const graph::BoxTransfer> boxes, const FenceSet& waits,
-                                memory::Chunk* chunk) {
+Instruction Scheduler::put_move(Task& task, const MovedBoxes& boxes, const FenceSet& waits, memory::Chunk* chunk) {
     const MemoryIndex from = link_source(task, boxes);
     const std::uint32_t device = memory::Tiers::device_of_link(from, task.memory);
     const LaneId id = lane(device, memory::Tiers::lane_role(memory::Tiers::link(from, task.memory)));
@@ -259,7 +267,8 @@ Instruction Scheduler::put_move(Task& task, std::span<const graph::BoxTransfer> 
     instruction.lane = id;
     instruction.position = ++progress_[index_of(id)].issued;
     moves_.clear();
-    for (const graph::BoxTransfer& box : boxes) {
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+        const graph::BoxTransfer box = boxes[i];
         moves_.push_back(move_of(task, box));
         instruction.bytes += box.size_bytes();
     }
@@ -291,15 +300,15 @@ Instruction Scheduler::put_move(Task& task, std::span<const graph::BoxTransfer> 
 
 void Scheduler::issue_transfer_on_host(Task& task) {
     task.function = {{run_transfer, nullptr}, &task};
-    count_transfer(task, task.boxes(), 0);
+    count_transfer(task, MovedBoxes(task), 0);
     issue_host(task);
 }
 
 /// What goes over a link is counted there, all of it as what it is for. Returns the bytes that go over a link.
-std::size_t Scheduler::count_transfer(const Task& task, std::span<const graph::BoxTransfer> boxes,
-                                      std::uint32_t device) noexcept {
+std::size_t Scheduler::count_transfer(const Task& task, const MovedBoxes& boxes, std::uint32_t device) noexcept {
     std::size_t linked_bytes = 0;
-    for (const graph::BoxTransfer& box : boxes) {
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+        const graph::BoxTransfer box = boxes[i];
         const MemoryIndex from = task.accesses[box.source].memory;
         const std::size_t bytes = box.size_bytes();
         if (task.accesses[box.destination].chunk->array->is_temporary())
@@ -472,8 +481,7 @@ Fence Scheduler::copy_part(memory::Chunk& chunk, MemoryIndex from, MemoryIndex t
 
 Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet& waits) {
     memory::Chunk& chunk = *task.accesses[across.access].chunk;
-    const Instruction instruction =
-        put_move(task, {task.boxes().data() + across.first_box, across.num_pieces}, waits, &chunk);
+    const Instruction instruction = put_move(task, MovedBoxes(task, across), waits, &chunk);
     ++in_flight_;
     ++chunk.array->users;
     outbox_.instruct(lane_info(instruction.lane).device, instruction);

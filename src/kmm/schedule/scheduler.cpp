@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kmm/graph/room.hpp"
+
 namespace kmm::schedule {
 
 using graph::Access;
@@ -154,7 +156,7 @@ void Scheduler::rekey() {
             q.fetch.insert(std::move(entry));
         }
     }
-    changed_.clear();
+    graph::clear_and_keep_few(changed_);
 }
 
 // ----------------------------------------------------------------------------------------------------------- the turn

@@ -180,6 +180,12 @@ class Scheduler final : private memory::Requests {
     const SchedulerCounters& counters() const noexcept { return counters_; }
     memory::Residency& residency() noexcept { return residency_; }
     const memory::Residency& residency() const noexcept { return residency_; }
+    /// Gives back what is kept for later and not in use. O(that).
+    void trim() noexcept {
+        if (steps_.empty()) graph::Vector<Step>().swap(steps_);
+        ready_uses_.trim();
+        residency_.trim_records();
+    }
     /// Entries of lists and trees that were looked at in all, here and for memory: what the tests of complexity count.
     std::uint64_t num_steps() const noexcept {
         return num_steps_ + residency_.num_steps() + planner_.num_steps() + admission_.num_steps();
@@ -316,12 +322,10 @@ class Scheduler final : private memory::Requests {
     bool extends(const CopyEnd& last, const Instruction& copy) const noexcept;
     static bool copy_concerns(const InFlight& copy, const graph::Access& access) noexcept;
     void copies_failed(std::span<InFlight> copies, const std::exception_ptr& error);
-    Instruction put_move(Task& task, std::span<const graph::BoxTransfer> boxes, const FenceSet& waits,
-                         memory::Chunk* chunk);
-    static MemoryIndex link_source(const Task& task, std::span<const graph::BoxTransfer> boxes) noexcept;
+    Instruction put_move(Task& task, const MovedBoxes& boxes, const FenceSet& waits, memory::Chunk* chunk);
+    static MemoryIndex link_source(const Task& task, const MovedBoxes& boxes) noexcept;
     void issue_transfer_on_host(Task& task);
-    std::size_t count_transfer(const Task& task, std::span<const graph::BoxTransfer> boxes,
-                               std::uint32_t device) noexcept;
+    std::size_t count_transfer(const Task& task, const MovedBoxes& boxes, std::uint32_t device) noexcept;
     void executed(Task& task);
     void issue_launch(Task& task);
     void list_needed_tasks(Task& task);

@@ -1,6 +1,7 @@
 // From a task's publication to its end: links to those before and behind it, failures, arrays nobody uses any more.
 #include <algorithm>
 
+#include "kmm/graph/room.hpp"
 #include "kmm/schedule/scheduler.hpp"
 
 namespace kmm::schedule {
@@ -172,7 +173,9 @@ void Scheduler::recycle_finished() {
     // A dispatch does not look at them where each memory has as many tasks on their way as it may.
     if (!changed_.empty()) rekey();
     for (Task* t : finished_) outbox_.recycle(*t);
-    finished_.clear();
+    graph::clear_and_keep_few(finished_);
+    graph::clear_and_keep_few(moves_);  // of one gather there may be very many
+    graph::clear_and_keep_few(needed_tasks_);
 }
 
 // ----------------------------------------------------------------------------------------------------------- failures

@@ -22,7 +22,7 @@ using kmm_test::line;
 /// Joins have numbers of their own, and what each stands for is remembered.
 class Joins final : public kmm::graph::Past {
   public:
-    TaskNumber join(const kmm::graph::TaskNumbers& tasks) override {
+    TaskNumber join(const kmm::graph::TaskNumbers& tasks, bool) override {
         members.emplace_back(tasks.begin(), tasks.end());
         return kmm::graph::first_helper + members.size();
     }

@@ -122,6 +122,25 @@ TEST(NextUses, twice_as_many_cost_little_more_than_twice_as_much) {
     EXPECT_LE(static_cast<double>(steps_of(16'000)), 2.2 * static_cast<double>(steps_of(8'000)));
 }
 
+TEST(NextUses, of_very_many_transfers_at_one_place_each_costs_little) {
+    const auto steps_of = [](std::uint64_t count) {
+        NextUses::Pool pool;
+        NextUses uses;
+        std::uint64_t steps = 0;
+        for (std::uint64_t i = 0; i < 10; i++) uses.add({1 + i}, pool, &steps);
+        for (std::uint64_t i = 0; i < count; i++) uses.add({100}, pool, &steps);
+        uses.add({101}, pool, &steps);
+        for (std::uint64_t i = 0; i < count; i++) {
+            EXPECT_FALSE(uses.remove({100}, pool, &steps)) << "others stand before it";
+            EXPECT_EQ(numbers(uses).size(), 10 + count - i);
+        }
+        EXPECT_FALSE(uses.remove({100}, pool, &steps)) << "none is left";
+        EXPECT_EQ(uses.first().task, 1u);
+        return static_cast<double>(steps);
+    };
+    EXPECT_LT(steps_of(4000), 2.3 * steps_of(2000));
+}
+
 TEST(NextUses, are_parts_alone_only_where_all_before_the_first_that_replaces_are) {
     NextUses::Pool pool;
     NextUses uses;

@@ -362,6 +362,7 @@ class Machine final : public Requests {
     void read_all();
     static bool conflict(const Task& first, const std::vector<Part>& first_parts, const Waiting& second);
     bool is_ready(const Waiting& waiting) const;
+    bool is_being_written(const Chunk& chunk, const Part& part) const;
     void note_position(const Running& running, Fence fence);
 
     Counts& counts_;

@@ -32,6 +32,45 @@ TEST_F(ResidencyTest, memory_whose_users_have_passed_is_taken_before_memory_that
     }
 }
 
+TEST_F(ResidencyTest, pieces_that_another_device_has_read_are_joined_while_fresh_memory_is_there) {
+    constexpr std::size_t num_chunks = 5000, under_way = 100;
+    start({64 * unit, 2 * num_chunks * unit, 2 * num_chunks * unit});
+    script_.all_linked = true;
+    for (const MemoryIndex m : {gpu, gpu_1}) {
+        residency_->given_again(m, base_[m], 2 * num_chunks * unit, false);
+        base_[m] += 2 * num_chunks * unit;
+    }
+    auto a = make_array(num_chunks);
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < num_chunks; i++) {
+        overwrite_on(gpu, a->chunks[i]);
+        write_on(gpu_1, a->chunks[i]);  // what the first device has leaves behind the copy
+        EXPECT_EQ(a->chunks[i].replicas[gpu].address, 0u);
+        script_.completed = script_.position - std::min<std::uint64_t>(script_.position, 3 * under_way);
+        for (std::uint32_t lane = 0; lane < 128; lane++) residency_->advanced(static_cast<LaneId>(lane));
+        most = std::max(most, residency_->num_free_pieces(gpu));
+    }
+    EXPECT_GT(most, under_way) << "those that are still read are apart";
+    EXPECT_LE(most, 256 + 4 * under_way);
+}
+
+TEST_F(ResidencyTest, a_gather_does_not_wait_for_those_who_write_other_parts_of_a_chunk) {
+    start({64 * unit, 64 * unit});
+    auto a = make_array(1), temporary = make_array(1);
+    overwrite_on(host, a->chunks[0]);
+    Task& writer = make_task(host, {{&a->chunks[0], true, false}});
+    ASSERT_EQ(place(writer), Placement::granted);
+    residency_->pin(writer);
+    Task& gather = make_task(host, {{&temporary->chunks[0], true, true}, {&a->chunks[0], false, false}});
+    gather.accesses[1].anywhere = true;
+    EXPECT_EQ(place(gather), Placement::granted);
+    EXPECT_EQ(gather.accesses[1].memory, host);
+    residency_->pin(gather);
+    residency_->unpin(writer, nullptr);
+    residency_->unpin(gather, nullptr);
+    EXPECT_TRUE(script_.woken.empty());
+}
+
 TEST_F(ResidencyTest, a_write_makes_every_other_replica_stale_in_the_same_step) {
     start({64 * unit, 64 * unit, 64 * unit});
     auto a = make_array(1);

@@ -8,94 +8,10 @@
 #include <random>
 #include <utility>
 
-#include "../graph/boxes.hpp"
-#include "kmm/plan/needs.hpp"
+#include "needs_arrays.hpp"
 
+namespace kmm::plan_test {
 namespace {
-
-using kmm::DeviceId;
-using kmm::MemoryId;
-using kmm::detail::AccessKind;
-using kmm::detail::Box;
-using kmm::detail::ChunkGeometry;
-using kmm::memory::MemoryIndex;
-using kmm::plan::Form;
-using kmm::plan::Layout;
-using kmm::plan::Need;
-using kmm::plan::Refusal;
-using kmm::plan::Request;
-using kmm::plan::Piece;
-using kmm::plan::SubmitPlan;
-using kmm::plan::Temporary;
-using kmm_test::box;
-using kmm_test::line;
-using Reason = Refusal::Reason;
-
-constexpr MemoryIndex host = MemoryIndex::host();
-constexpr MemoryIndex gpu = MemoryIndex::of_device(0);
-constexpr MemoryIndex gpu_1 = MemoryIndex::of_device(1);
-constexpr AccessKind read = AccessKind::read;
-constexpr AccessKind write = AccessKind::write;
-constexpr AccessKind overwrite = AccessKind::overwrite;
-
-/// An array as a plan sees it.
-struct TestArray {
-    TestArray(std::size_t rank, const Box& all, const std::vector<Box>& boxes)
-        : layout(rank, all, geometry(boxes)), histories(boxes.size()) {}
-    /// A line of chunks of one size.
-    TestArray(std::int64_t size, std::int64_t chunk) : TestArray(1, line(0, size), cut(size, chunk)) {}
-
-    static std::vector<ChunkGeometry> geometry(const std::vector<Box>& boxes) {
-        std::vector<ChunkGeometry> chunks;
-        for (const Box& b : boxes) chunks.push_back({MemoryId::host(), b});
-        return chunks;
-    }
-    static std::vector<Box> cut(std::int64_t size, std::int64_t chunk) {
-        std::vector<Box> boxes;
-        for (std::int64_t i = 0; i < size; i += chunk) boxes.push_back(line(i, std::min(i + chunk, size)));
-        return boxes;
-    }
-    void written(const Box& region) {
-        struct : kmm::graph::Past {
-            kmm::graph::TaskNumber join(const kmm::graph::TaskNumbers&) override { return 0; }
-        } past;
-        kmm::graph::Predecessors predecessors;
-        const std::size_t chunk = layout.find(region);
-        const auto box = [&] { return layout.box(chunk); };
-        histories.touch(chunk, [&] { return kmm::graph::CompactHistory(layout.rank()); })
-            .write(region, kmm::graph::equal(region, box()), box, 1, false, predecessors, past);
-    }
-    TestArray& all_written() {
-        for (const ChunkGeometry& c : layout.list()) written(c.box);
-        return *this;
-    }
-
-    Layout layout;
-    kmm::graph::ChunkHistories histories;
-};
-
-Request request(TestArray& array, AccessKind kind, const Box& region, std::uint32_t task = 0,
-                MemoryIndex memory = host) {
-    Request r;
-    r.region = region;
-    r.layout = &array.layout;
-    r.histories = &array.histories;
-    r.kind = kind;
-    r.empty = kmm::graph::is_empty(region, array.layout.rank());
-    r.task = task;
-    r.memory = memory;
-    return r;
-}
-
-void expect_refused(const SubmitPlan& plan, Reason reason, std::uint32_t first, std::uint32_t second = 0) {
-    EXPECT_EQ(plan.refusal().reason, reason);
-    EXPECT_EQ(plan.refusal().first, first);
-    EXPECT_EQ(plan.refusal().second, second);
-}
-void expect_region(const SubmitPlan& plan, std::int64_t begin, std::int64_t end) {
-    EXPECT_EQ(plan.refusal().region.begin[0], begin);
-    EXPECT_EQ(plan.refusal().region.end[0], end);
-}
 
 // ---------------------------------------------------------------------------------------------------- one access
 
@@ -475,27 +391,6 @@ TEST(SubmitPlan, of_the_parts_of_a_chunk_those_of_one_memory_are_written_in_plac
     EXPECT_TRUE(plan.temporaries().empty());
 }
 
-TEST(SubmitPlan, of_very_many_halos_each_costs_the_same) {
-    std::size_t compared[2];
-    for (const std::uint32_t doubled : {0u, 1u}) {
-        const std::uint32_t count = 5'000 << doubled;
-        TestArray array(10 * count, 10);
-        array.all_written();
-        std::vector<Request> requests;
-        for (std::uint32_t i = 0; i < count; i++) {
-            const std::int64_t at = 10 * std::int64_t{i};
-            requests.push_back(request(
-                array, read, line(std::max<std::int64_t>(0, at - 1), std::min(at + 11, 10 * std::int64_t{count})), i));
-            requests.push_back(request(array, write, line(at, at + 10), i));
-        }
-        SubmitPlan plan;
-        ASSERT_TRUE(plan.make(requests));
-        EXPECT_EQ(plan.temporaries().size(), count);
-        compared[doubled] = plan.num_compared();
-    }
-    EXPECT_LT(static_cast<double>(compared[1]), 2.2 * static_cast<double>(compared[0]) + 1);
-}
-
 // ---------------------------------------------------------------------------------------------------- the first write
 
 std::vector<std::uint32_t> all_of(const std::vector<Request>& requests) {
@@ -796,3 +691,4 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
 }
 
 }  // namespace
+}  // namespace kmm::plan_test

@@ -163,7 +163,77 @@ TEST(SettledWaits, whoever_gives_up_waiting_touches_no_record_of_a_settled_task)
     }
     stop = true;
     for (auto& w : waiters) w.get();
-    for (const Task& t : tasks.records) EXPECT_EQ(t.waiters, 0u);
+    for (const Task& t : tasks.records) EXPECT_EQ(t.waiters, nullptr);
+}
+
+/// How often threads wake up while so many wait for one task, and 160 others are awaited and settle one by one.
+std::uint64_t wake_ups_beside(int num_waiting) {
+    Tasks tasks;
+    const TaskNumber last = tasks.add();
+    std::vector<std::future<bool>> waiters;
+    for (int i = 0; i < num_waiting; ++i)
+        waiters.push_back(
+            std::async(std::launch::async, [&] { return tasks.waits.wait(last, nullptr, no_patience, never_asked); }));
+    tasks.await_waiters(last, static_cast<std::uint32_t>(num_waiting));
+    const std::uint64_t before = tasks.waits.num_wake_ups();
+    for (int i = 0; i < 160; ++i) {
+        const TaskNumber number = tasks.add();
+        auto waiter =
+            std::async(std::launch::async, [&] { return tasks.waits.wait(number, nullptr, no_patience, never_asked); });
+        tasks.await_waiters(number, 1);
+        tasks.settle(number);
+        EXPECT_TRUE(waiter.get());
+    }
+    const std::uint64_t wake_ups = tasks.waits.num_wake_ups() - before;
+    tasks.settle(last);
+    for (auto& w : waiters) EXPECT_TRUE(w.get());
+    return wake_ups;
+}
+
+TEST(SettledWaits, a_task_that_settles_wakes_nobody_who_waits_for_another) {
+    EXPECT_EQ(wake_ups_beside(8), wake_ups_beside(0));
+    EXPECT_GE(wake_ups_beside(0), 160u) << "they were counted";
+}
+
+TEST(UnfinishedTasks, one_that_ends_wakes_one_thread_and_that_one_the_next_only_while_there_are_few) {
+    Published tasks;
+    std::mutex adding;
+    constexpr std::uint64_t most = 20;
+    constexpr int num_threads = 16;
+    tasks.add(most);
+    std::vector<std::future<void>> threads;
+    for (int t = 0; t < num_threads; ++t)
+        threads.push_back(std::async(std::launch::async, [&] {
+            tasks.unfinished.wait_until_below(most);
+            const std::scoped_lock lock(adding);
+            tasks.add(1);
+        }));
+    while (tasks.unfinished.num_waiting() != num_threads) std::this_thread::yield();
+    EXPECT_EQ(tasks.unfinished.num_wake_ups(), 0u);
+    for (int t = 0; t < num_threads; ++t) {
+        tasks.end_one();
+        while (tasks.unfinished.num_waiting() + static_cast<std::uint32_t>(t) + 1 > num_threads)
+            std::this_thread::yield();
+        // Those that the thread before it woke in vain sleep again, unless they went on.
+        if (tasks.unfinished.num_waiting() == 0) break;
+    }
+    for (auto& t : threads) t.get();
+    EXPECT_LE(tasks.unfinished.num_wake_ups(), 3u * num_threads) << "not all of them for each";
+}
+
+TEST(UnfinishedTasks, all_who_wait_go_on_when_enough_have_ended_and_nobody_adds_any) {
+    Published tasks;
+    constexpr std::uint64_t most = 5;
+    tasks.add(most + 3);
+    std::vector<std::future<void>> threads;
+    for (int t = 0; t < 8; ++t)
+        threads.push_back(std::async(std::launch::async, [&] { tasks.unfinished.wait_until_below(most); }));
+    while (tasks.unfinished.num_waiting() != 8) std::this_thread::yield();
+    for (int i = 0; i < 3; ++i) tasks.end_one();
+    EXPECT_EQ(tasks.unfinished.num_wake_ups(), 0u) << "as many as are allowed is not fewer";
+    tasks.end_one();
+    for (auto& t : threads) t.get();
+    EXPECT_LE(tasks.unfinished.num_wake_ups(), 16u);
 }
 
 TEST(UnfinishedTasks, tell_how_many_there_were_before_and_count_down) {
