@@ -366,8 +366,9 @@ void Submission::Draft::connect() {
         graph::drop_duplicates(t.predecessors);
     }
     if (any_temporary) {
+        graph::UnorderedSet<TaskNumber> joins;
         for (Task* const t : tasks())
-            for (const graph::Predecessor& p : t->predecessors) place_gather(p.number, t->number);
+            for (const graph::Predecessor& p : t->predecessors) place_gather(p.number, t->number, joins);
         connect_write_backs();
         temporaries.add_to_held(tasks(), first());
     }
@@ -422,19 +423,20 @@ void Submission::Draft::connect_gathers() {
 }
 
 /// A gather stands in the order right before the first task that comes after it: no sooner, because what it fills takes
-/// memory that the tasks before it need. O(edges between helpers).
-void Submission::Draft::place_gather(TaskNumber helper, TaskNumber task) {
+/// memory that the tasks before it need. Called for the tasks in their order. O(1), and O(edges) once for each join.
+void Submission::Draft::place_gather(TaskNumber helper, TaskNumber task, graph::UnorderedSet<TaskNumber>& joins) {
     if (!graph::is_helper(helper) || !is_own(helper)) return;
     Task& h = *books().table().look_for(helper);
     if (h.fills_temporary)
         h.comes_before = std::min(h.comes_before, task);
-    else if (h.kind == TaskKind::join)
-        for (const graph::Predecessor& p : h.predecessors) place_gather(p.number, task);
+    else if (h.kind == TaskKind::join && joins.insert(helper).second)
+        for (const graph::Predecessor& p : h.predecessors) place_gather(p.number, task, joins);
 }
 
-/// Where a write-back stands: behind the last task, or with the last gather, that it comes after. O(edges between
-/// helpers).
-TaskNumber Submission::Draft::place_behind(const Task& helper) const {
+/// Where a write-back stands: behind the last task, or with the last gather, that it comes after. O(edges), of each join
+/// once.
+TaskNumber Submission::Draft::place_behind(const Task& helper,
+                                           graph::UnorderedMap<TaskNumber, TaskNumber>& joins) const {
     TaskNumber place = first();
     for (const graph::Predecessor& p : helper.predecessors) {
         if (!is_own(p.number)) continue;
@@ -443,13 +445,20 @@ TaskNumber Submission::Draft::place_behind(const Task& helper) const {
             continue;
         }
         const Task& before = *books().table().look_for(p.number);
-        place = std::max(place, before.kind == TaskKind::join ? place_behind(before) : before.comes_before);
+        if (before.kind != TaskKind::join) {
+            place = std::max(place, before.comes_before);
+            continue;
+        }
+        auto known = joins.find(p.number);
+        if (known == joins.end()) known = joins.emplace(p.number, place_behind(before, joins)).first;
+        place = std::max(place, known->second);
     }
     return std::min(place, last());
 }
 
 void Submission::Draft::connect_write_backs() {
     Task& all = *tasks().back();
+    graph::UnorderedMap<TaskNumber, TaskNumber> joins;
     for (std::size_t i = 0; i < temporaries.entries().size(); ++i) {
         Temporaries::Entry& e = temporaries.entries()[i];
         const plan::Temporary& t = plan.temporaries()[i];
@@ -467,7 +476,7 @@ void Submission::Draft::connect_write_backs() {
             history.write(p.box, is_whole, binding.box_of(p.chunk), number, false, write_back.predecessors, *this);
             graph::drop_duplicates(write_back.predecessors);
             all.predecessors.push_back({number, true});
-            write_back.comes_before = place_behind(write_back);
+            write_back.comes_before = place_behind(write_back, joins);
             const std::size_t elements = binding.layout->num_elements(p.chunk);
             if (is_first) binding.count_made(elements);
             temporaries.count_write_back(e, write_back, write_back.comes_before - first(),

@@ -10,6 +10,7 @@
 
 #include "kmm/api/array_record.hpp"
 #include "kmm/api/temporaries.hpp"
+#include "kmm/graph/host_reserve.hpp"
 #include "kmm/plan/needs.hpp"
 
 namespace kmm::detail {
@@ -77,8 +78,9 @@ struct Submission::Draft final : Batch {
     std::size_t describe_access(graph::Task& t, std::size_t request);
     void connect_access(graph::Task& t, std::size_t request);
     void connect_gathers();
-    void place_gather(graph::TaskNumber helper, graph::TaskNumber task);
-    graph::TaskNumber place_behind(const graph::Task& helper) const;
+    void place_gather(graph::TaskNumber helper, graph::TaskNumber task, graph::UnorderedSet<graph::TaskNumber>& joins);
+    graph::TaskNumber place_behind(const graph::Task& helper,
+                                   graph::UnorderedMap<graph::TaskNumber, graph::TaskNumber>& joins) const;
     void connect_write_backs();
     static void fill_before(graph::Task& t, std::uint32_t access, const Box& region);
     void share_info();

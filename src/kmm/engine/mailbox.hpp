@@ -27,6 +27,7 @@ struct Message {
         grown,         ///< memory, address, bytes, sealed
         given_again,   ///< memory, address, bytes, sealed
         awaited,       ///< memory, address, bytes, sealed
+        bounce_came,   ///< address, bytes
         measured,      ///< kernel_times, duration_ns: a launch of that kernel took so long
         release,       ///< array: no handle is left
         look,          ///< nothing; the scheduler looks again

@@ -376,7 +376,8 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>
 // --------------------------------------------------------------------------------------------------------- compaction
 
 /// Where each replica would begin if all of a region, or of regions that may be used as one, lay together at its start.
-graph::Vector<Residency::Shift> Residency::list_shifts(Space& space) {
+/// What is larger stays where its new place would overlap the old one.
+graph::Vector<Residency::Shift> Residency::list_shifts(Space& space, std::size_t most_overlapping_bytes) {
     struct Piece {
         std::uintptr_t address;
         std::size_t bytes;
@@ -399,65 +400,55 @@ graph::Vector<Residency::Shift> Residency::list_shifts(Space& space) {
         if (p.address != end || (space.has_sealed && space.heap.begins_region(p.address))) to = p.address;
         end = p.address + p.bytes;
         if (p.replica == nullptr) continue;
-        const bool stays = p.replica->pinned() || !is_idle(*p.replica);
-        if (stays) to = p.address;
-        if (to != p.address) shifts.push_back({p.replica, to});
+        const Shift shift{p.replica, to};
+        const bool is_too_large = shift.overlaps() && p.replica->chunk->size_bytes > most_overlapping_bytes;
+        if (to != p.address && (is_too_large || p.replica->pinned() || !is_idle(*p.replica))) to = p.address;
+        if (to != p.address) shifts.push_back(shift);
         to += p.bytes;
     }
     return shifts;
 }
 
-/// Behind `after`. Where the places overlap the content goes by way of `bounce`, on the host; 0: not at all.
-Fence Residency::shift(const Shift& shift, MemoryIndex m, std::uintptr_t bounce, const FenceSet& after) {
+std::size_t Residency::bounce_bytes_to_compact(MemoryIndex m) {
+    Space& space = spaces_[m];
+    std::size_t bytes = 0;
+    if (space.heap.num_free_pieces() < 2) return 0;
+    for (const Shift& s : list_shifts(space, ~std::size_t{0}))
+        if (s.overlaps()) bytes = std::max(bytes, s.replica->chunk->size_bytes);
+    return bytes;
+}
+
+/// In a device, behind `after`.
+Fence Residency::shift(const Shift& shift, MemoryIndex m, const FenceSet& after) {
     Replica& r = *shift.replica;
     Chunk& chunk = *r.chunk;
     const std::uintptr_t to = chunk.first_aligned(shift.to);
     chunk.copied_at = ++tick_;
     r.content_at = chunk.copied_at;
-    if (bounce == 0) return requests_.copy(chunk, m, m, r.address, to, after, nullptr);
+    if (!shift.overlaps()) return requests_.copy(chunk, m, m, r.address, to, after, nullptr);
     FenceSet out;
-    out.add(requests_.copy(chunk, m, MemoryIndex::host(), r.address, bounce, after, nullptr));
-    return requests_.copy(chunk, MemoryIndex::host(), m, bounce, to, out, nullptr);
+    out.add(requests_.copy(chunk, m, MemoryIndex::host(), r.address, bounce_address_, after, nullptr));
+    return requests_.copy(chunk, MemoryIndex::host(), m, bounce_address_, to, out, nullptr);
 }
 
 bool Residency::compact(MemoryIndex m) {
     Space& space = spaces_[m];
     if (space.heap.num_free_pieces() < 2) return false;
-    graph::Vector<Shift> shifts;
-    rmm::heap::block bounce;
+    tell_again(space);
+    const graph::Vector<Shift> shifts = list_shifts(space, m.is_host() ? ~std::size_t{0} : bounce_bytes_);
+    space.heap.expect_frees(shifts.size());
     FenceSet last;
-    try {
-        tell_again(space);
-        shifts = list_shifts(space);
-        // What lies over its own place to be needs a place in between.
-        const auto overlaps = [](const Shift& s) { return s.to + s.replica->chunk->block_bytes() > s.replica->block(); };
-        std::size_t bounce_bytes = 0;
-        for (const Shift& s : shifts)
-            if (m.is_device() && overlaps(s)) bounce_bytes = std::max(bounce_bytes, s.replica->chunk->block_bytes());
-        if (bounce_bytes != 0) {
-            bounce = spaces_[MemoryIndex::host()].heap.try_allocate(bounce_bytes);
-            if (!bounce) return false;
-            last = graph_fences(bounce.fences);
+    for (const Shift& s : shifts) {
+        Replica& r = *s.replica;
+        const bool has_content = is_valid(*r.chunk, m) || r.has_ghosts() || (m.is_host() && r.chunk->is_in_parts());
+        if (has_content && m.is_host()) {
+            requests_.move_on_host(r.chunk->first_aligned(s.to), r.address, r.chunk->size_bytes);
+        } else if (has_content) {
+            const Fence fence = shift(s, m, last);
+            last.clear();
+            last.add(fence);
         }
-        space.heap.expect_frees(shifts.size());
-        for (const Shift& s : shifts) {
-            Replica& r = *s.replica;
-            const bool has_content =
-                is_valid(*r.chunk, m) || r.has_ghosts() || (m.is_host() && r.chunk->is_in_parts());
-            if (has_content && m.is_host()) {
-                requests_.move_on_host(r.chunk->first_aligned(s.to), r.address, r.chunk->size_bytes);
-            } else if (has_content) {
-                const Fence fence = shift(s, m, overlaps(s) ? bounce.address : 0, last);
-                last.clear();
-                last.add(fence);
-            }
-        }
-    } catch (const std::bad_alloc&) {
-        if (bounce) give(spaces_[MemoryIndex::host()], bounce.address, bounce.size_bytes, FenceSet(last));
-        if (!last.empty()) throw;  // some content is on its way to a place that is not its own
-        return false;
     }
-    if (bounce) give(spaces_[MemoryIndex::host()], bounce.address, bounce.size_bytes, FenceSet(last));
     for (const Shift& s : shifts)
         give(space, s.replica->block(), space.heap.round_up(s.replica->chunk->block_bytes()), FenceSet(last));
     if (!space.unfreed.empty()) throw std::bad_alloc();  // the books are lost: the runtime gives up

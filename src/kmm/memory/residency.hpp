@@ -183,6 +183,14 @@ class Residency {
     /// the memory. Copies in a device are requested; the host's are made here, which takes as long as it takes. False:
     /// nothing was to be moved. O(replicas * log replicas).
     bool compact(MemoryIndex m);
+    /// Memory of the host outside the budget that this takes at the least: what is moved to where it overlaps its old
+    /// place goes there and back, and what finds no room there stays. O(replicas * log replicas).
+    std::size_t bounce_bytes_to_compact(MemoryIndex m);
+    std::size_t bounce_bytes() const noexcept { return bounce_bytes_; }
+    void set_bounce(std::uintptr_t address, std::size_t bytes) noexcept {
+        bounce_address_ = address;
+        bounce_bytes_ = bytes;
+    }
     /// What can be had of the memory: its limit, or what the driver gave where it refused more.
     std::size_t usable_bytes(MemoryIndex m) const noexcept {
         return refused(m) ? spaces_[m].counters.capacity_bytes : limit(m);
@@ -351,9 +359,10 @@ class Residency {
     struct Shift {
         Replica* replica;
         std::uintptr_t to;
+        bool overlaps() const noexcept { return to + replica->chunk->block_bytes() > replica->block(); }
     };
-    graph::Vector<Shift> list_shifts(Space& space);
-    Fence shift(const Shift& shift, MemoryIndex m, std::uintptr_t bounce, const FenceSet& after);
+    graph::Vector<Shift> list_shifts(Space& space, std::size_t most_overlapping_bytes);
+    Fence shift(const Shift& shift, MemoryIndex m, const FenceSet& after);
     Found allocate_missing(graph::Task& task, graph::Vector<Chunk*>* taken);
     Found allocate_side_by_side(graph::Task& task, graph::Vector<Chunk*>* taken);
     void finish_placement(graph::Task& task);
@@ -428,6 +437,8 @@ class Residency {
     std::uint64_t num_steps_ = 0;
     std::size_t exchange_bytes_ = 0;  ///< while a task is placed whose own chunks have all left: what it needs in all
     Lacking lacking_;                 ///< of the task that was placed last
+    std::uintptr_t bounce_address_ = 0;
+    std::size_t bounce_bytes_ = 0;
     /// From this size on the host has no place for what would have to be saved, as far as it is known: nobody need look
     /// again before something has changed there.
     std::size_t host_refuses_bytes_ = ~std::size_t{0};

@@ -35,6 +35,11 @@ void Outgoing::run_on_host(Task& task) {
     task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
 }
 
+bool Outgoing::ask_for_bounce(std::size_t bytes) {
+    engine_.memory_service().give_bounce(bytes);
+    return true;
+}
+
 void Outgoing::move_on_host(std::uintptr_t destination, std::uintptr_t source, std::size_t bytes) {
     std::memmove(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), bytes);
 }

@@ -66,6 +66,7 @@ class Outgoing final : public schedule::Outbox {
     }
     void launch(std::uint32_t device, Task& task) override;
     void run_on_host(Task& task) override;
+    bool ask_for_bounce(std::size_t bytes) override;
     void move_on_host(std::uintptr_t destination, std::uintptr_t source, std::size_t bytes) override;
     void grow(memory::MemoryIndex memory, std::size_t bytes) override;
     bool exchange(memory::MemoryIndex memory, std::size_t bytes) override;

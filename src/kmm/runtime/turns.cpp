@@ -223,6 +223,7 @@ void SchedulerTurns::handle(Message& m) {
         scheduler_->grown(m.to, m.address, m.bytes, m.sealed);
         break;
     case Message::What::awaited: scheduler_->awaited(m.to, m.address, m.bytes, m.sealed); break;
+    case Message::What::bounce_came: scheduler_->bounce_came(m.address, m.bytes); break;
     case Message::What::measured: scheduler_->measured(m.kernel_times, m.duration_ns); break;
     case Message::What::given_again: scheduler_->given_again(m.to, m.address, m.bytes, m.sealed); break;
     case Message::What::release: scheduler_->release(*static_cast<memory::Array*>(m.object)); break;

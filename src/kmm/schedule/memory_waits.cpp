@@ -78,6 +78,13 @@ bool Scheduler::exchange(MemoryIndex memory, std::size_t bytes) {
     return true;
 }
 
+void Scheduler::bounce_came(std::uintptr_t address, std::size_t bytes) {
+    --in_flight_;
+    bounce_refused_ = bytes == 0;
+    residency_.set_bounce(address, bytes);
+    retry_all();
+}
+
 void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     --in_flight_;
     residency_.grown(memory, address, bytes, sealed);
@@ -178,7 +185,13 @@ bool Scheduler::compact() {
     std::size_t free_bytes = 0;
     for (const MemoryIndex m : queues_.memories()) free_bytes += residency_.free_bytes(m);
     if (free_bytes < residency_.block_bytes_missing(*front)) return false;
-    // The host first: what goes by way of it then stays where it is.
+    std::size_t bounce_bytes = 0;
+    for (const MemoryIndex m : queues_.device_memories())
+        bounce_bytes = std::max(bounce_bytes, residency_.bounce_bytes_to_compact(m));
+    if (bounce_bytes > residency_.bounce_bytes() && !bounce_refused_ && outbox_.ask_for_bounce(bounce_bytes)) {
+        ++in_flight_;
+        return true;
+    }
     bool any = residency_.compact(MemoryIndex::host());
     for (const MemoryIndex m : queues_.device_memories()) any = residency_.compact(m) || any;
     num_compactions_ += any ? 1 : 0;

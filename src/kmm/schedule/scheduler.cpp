@@ -174,6 +174,7 @@ void Scheduler::dispatch() {
         if (num_issued_ != before) {
             tried_ = Tried::nothing;
             num_compactions_ = 0;
+            bounce_refused_ = false;
         } else if (in_flight_ != 0 || !wait_in_vain()) {
             break;
         }

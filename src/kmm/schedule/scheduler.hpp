@@ -51,6 +51,9 @@ class Outbox {
     virtual void launch(std::uint32_t device, Task& task) = 0;     ///< device function; answer: `launched`
     virtual void run_on_host(Task& task) = 0;                      ///< answer: `host_done`
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
+    /// Asks for so much page-locked memory of the host outside the budget, by way of which content changes its place;
+    /// what was given before is given back. Answer: `bounce_came`. False: nobody can do that.
+    virtual bool ask_for_bounce(std::size_t) { return false; }
     /// memory::Requests::move_on_host.
     virtual void move_on_host(std::uintptr_t, std::uintptr_t, std::size_t) {}
     /// memory::Requests::exchange; answer: `grown`. False: nobody can do that.
@@ -161,6 +164,8 @@ class Scheduler final : private memory::Requests {
     /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited
     /// all the time.
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
+    /// The answer to Outbox::ask_for_bounce; 0 bytes: there is none.
+    void bounce_came(std::uintptr_t address, std::size_t bytes);
     /// Memory that was taken back and could not be exchanged: no answer to anything.
     void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
         residency_.given_again(memory, address, bytes, sealed);
@@ -385,6 +390,7 @@ class Scheduler final : private memory::Requests {
     /// What was tried since a task was issued last, while nothing ran that could let go of memory.
     enum class Tried : std::uint8_t { nothing, front, compaction, others } tried_ = Tried::nothing;
     std::uint32_t num_compactions_ = 0;  ///< likewise
+    bool bounce_refused_ = false;        ///< likewise
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
     std::uint64_t num_steps_ = 0;

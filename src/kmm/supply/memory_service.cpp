@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <utility>
 
 #include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
@@ -87,6 +88,8 @@ void MemoryService::await(memory::MemoryIndex memory, const memory::Lacking& lac
     push({Wish::await, memory, lacking.bytes, nullptr, patient, lacking.least_bytes});
 }
 
+void MemoryService::give_bounce(std::size_t bytes) { push({Wish::bounce, memory::MemoryIndex::host(), bytes}); }
+
 void MemoryService::trim() {
     std::promise<void> trimmed;
     push({Wish::trim, {}, 0, &trimmed});
@@ -122,6 +125,7 @@ void MemoryService::serve(Request& request) {
     case Wish::trim: trim_now(); break;
     case Wish::await: await_now(request.memory, {request.bytes, request.least_bytes}, request.patient); break;
     case Wish::reclaim: reclaim_for(request.memory, request.asked); break;
+    case Wish::bounce: give_bounce_now(request.bytes); break;
     case Wish::look:
         for (Memory& m : memories_)
             if (m.awaited && m.awaited->asked != nullptr && !m.awaited->asked->pending.load())
@@ -141,6 +145,7 @@ void MemoryService::refuse(Request& request) noexcept {
         offer(request.memory, {}, engine::Message::What::awaited);
         break;
     case Wish::reclaim: answer(*request.asked); break;
+    case Wish::bounce: post_bounce(); break;
     case Wish::trim: request.done->set_value(); break;
     case Wish::look: break;
     }
@@ -186,6 +191,23 @@ void MemoryService::run() {
         for (const Step& s : memories_[m].steps) give_back(m, s);
         memories_[m].device.reset();
     }
+    if (bounce_.bytes != 0) give_back(memory::MemoryIndex::host(), bounce_);
+}
+
+void MemoryService::give_bounce_now(std::size_t bytes) {
+    if (bounce_.bytes != 0) give_back(memory::MemoryIndex::host(), std::exchange(bounce_, {}));
+    if (!take(memory::MemoryIndex::host(), bytes, &bounce_)) bounce_ = {};
+    current_.bounce_bytes = bounce_.bytes;
+    count();
+    post_bounce();
+}
+
+void MemoryService::post_bounce() {
+    engine::Message message;
+    message.what = engine::Message::What::bounce_came;
+    message.address = reinterpret_cast<std::uintptr_t>(bounce_.address);
+    message.bytes = bounce_.bytes;
+    mailbox_.post(std::move(message));
 }
 
 std::size_t MemoryService::piece_bytes(memory::MemoryIndex m) const noexcept {

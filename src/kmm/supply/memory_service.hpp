@@ -42,6 +42,11 @@ class MemoryService {
     /// `grow`; if it cannot be had, what was given back is taken again (engine::Message::given_again).
     void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes);
 
+    /// Takes so much page-locked memory of the host outside the budget, by way of which content changes its place, and
+    /// gives back what it took before for that. Answered by engine::Message::bounce_came, with 0 bytes if it cannot be
+    /// had. Only while nothing uses the one before.
+    void give_bounce(std::size_t bytes);
+
     /// Tries to get `lacking.bytes` of a device's memory, which other users of it in this process hold now: idle pools
     /// and other runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait`
     /// seconds, or nobody else has held any since, and then tries to get `lacking.least_bytes`. Answered by
@@ -64,6 +69,7 @@ class MemoryService {
     struct Figures {
         double pinning_seconds = 0;  ///< spent in touching and page-locking
         std::size_t pinned_bytes = 0;
+        std::size_t bounce_bytes = 0;           ///< of these outside the budget
         std::uint64_t steps = 0;                ///< taken so far, of all memories
         std::uint64_t mappings = 0;             ///< pieces of device memory mapped or unmapped so far
         std::vector<std::size_t> device_bytes;  ///< by device: taken from the driver, offered to the heap or not
@@ -97,7 +103,7 @@ class MemoryService {
         std::uint64_t service = 0;
         Turn turn;
     };
-    enum class Wish : std::uint8_t { grow, exchange, trim, await, reclaim, look };
+    enum class Wish : std::uint8_t { grow, exchange, trim, await, reclaim, bounce, look };
     struct Request {
         Wish wish = Wish::grow;
         memory::MemoryIndex memory{};
@@ -143,6 +149,8 @@ class MemoryService {
     void grow_now(memory::MemoryIndex m, std::size_t bytes);
     void exchange_now(memory::MemoryIndex m, std::size_t bytes);
     void trim_now();
+    void give_bounce_now(std::size_t bytes);
+    void post_bounce();
     // memory_sharing.cpp
     void meet_neighbours();
     void leave_neighbours() noexcept;
@@ -180,6 +188,7 @@ class MemoryService {
     engine::Mailbox& mailbox_;
     memory::PerMemory<Memory> memories_;
     Figures current_;  // of the thread
+    Step bounce_;      // likewise
     engine::Lanes::Scratch scratch_;
     /// Out of the heap, and given back when the last users have passed.
     struct Leaving {
