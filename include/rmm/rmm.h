@@ -159,8 +159,8 @@ RMM_C_API int rmm_device(const rmm_resource* resource);
 RMM_C_API rmm_resource* rmm_upstream(rmm_resource* resource);
 
 /// Allocates at least `bytes` bytes for use on `stream`, and writes the address to `*out` (null where it fails). 0
-/// bytes may give null. `alignment` is 0 or a power of two up to 256, to which all memory is aligned; the kind
-/// "aligned" gives more.
+/// bytes give null and ask no resource. `alignment` is 0 or a power of two up to 256, to which all memory is aligned;
+/// the kind "aligned" gives more.
 RMM_C_API int rmm_allocate(rmm_resource* resource, size_t bytes, size_t alignment, struct CUstream_st* stream,
                            void** out);
 /// Gives memory back, which may be used again on `stream` at once; `bytes` as it was asked for. A null `pointer` is

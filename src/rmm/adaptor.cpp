@@ -76,6 +76,14 @@ void* adaptor::allocate_alone(void* (*allocate)(void*, std::size_t, cuda_stream_
     }
 }
 
+void adaptor::undo_upstream_allocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
+    try {
+        upstream_deallocate(ptr, bytes, stream);
+    } catch (...) {
+        report_throw_in_deallocate("the upstream of an adaptor");
+    }
+}
+
 // ---- limiting
 
 limiting_adaptor::limiting_adaptor(device_async_resource_ref upstream, std::size_t allocation_limit,
@@ -116,9 +124,13 @@ std::size_t limiting_adaptor::find_room(std::size_t bytes, std::size_t counted, 
 
 void limiting_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
     if (rmm::detail::lost_in_fork()) return;
+    // After upstream has the block, or has thrown: what is counted is never less than what is held.
+    struct subtraction {
+        limiting_adaptor& from;
+        const std::size_t bytes;
+        ~subtraction() { from.give_back(bytes); }
+    } const at_the_end{*this, ptr != nullptr && can_round_up(bytes, alignment_) ? align_up(bytes, alignment_) : 0};
     upstream_deallocate(ptr, bytes, stream);
-    // After upstream has the block: what is counted is never less than what is held.
-    if (ptr != nullptr && can_round_up(bytes, alignment_)) give_back(align_up(bytes, alignment_));
 }
 
 void limiting_adaptor::give_back(std::size_t bytes) noexcept {
@@ -179,7 +191,8 @@ aligned_adaptor::~aligned_adaptor() {
 }
 
 bool aligned_adaptor::passes(std::size_t bytes) const noexcept {
-    return alignment_ == CUDA_ALLOCATION_ALIGNMENT || bytes < threshold_bytes_;
+    // 0 bytes have no aligned address of their own: the next one may be that of another block.
+    return alignment_ == CUDA_ALLOCATION_ALIGNMENT || bytes < threshold_bytes_ || bytes == 0;
 }
 
 std::size_t aligned_adaptor::upstream_bytes(std::size_t bytes) const noexcept {
@@ -201,7 +214,7 @@ void* aligned_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     try {
         moved_->enter(aligned, original);
     } catch (...) {
-        upstream_deallocate(original, asked, stream);
+        undo_upstream_allocate(original, asked, stream);
         throw rmm::bad_alloc("an aligned_resource_adaptor has no host memory to remember a block");
     }
     return aligned;

@@ -42,6 +42,14 @@ struct bin {
     std::unique_ptr<noted_blocks> noted;  // only of a late bin
 };
 
+void give_back(device_async_resource_ref to, void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
+    try {
+        to.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+    } catch (...) {
+        report_throw_in_deallocate();
+    }
+}
+
 }  // namespace
 
 struct bins {
@@ -107,7 +115,7 @@ void* binning::allocate(std::size_t bytes, cuda_stream_view stream) {
         const kmm::locks::Guard in(at->noted->mutex);
         at->noted->blocks.insert(reinterpret_cast<std::uintptr_t>(ptr), true);
     } catch (...) {
-        at->resource.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
+        give_back(at->resource, ptr, bytes, stream);
         throw;
     }
     return ptr;
@@ -120,12 +128,7 @@ void binning::deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) 
         const kmm::locks::Guard in(at->noted->mutex);
         if (at->noted->blocks.take(reinterpret_cast<std::uintptr_t>(ptr))) break;
     }
-    try {
-        device_async_resource_ref to = at == bins_->by_size.end() ? bins_->upstream : at->resource;
-        to.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
-    } catch (const std::exception& e) {
-        rmm::detail::report_misuse("a resource threw in deallocate: ", e.what());
-    }
+    give_back(at == bins_->by_size.end() ? bins_->upstream : at->resource, ptr, bytes, stream);
 }
 
 }  // namespace detail

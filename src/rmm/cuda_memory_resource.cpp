@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <utility>
 
+#include "rmm/captured_frees.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/ledger.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
 
@@ -22,6 +24,11 @@ rmm::detail::block_record& device_blocks() {
     return *blocks;
 }
 
+void free_block(driver::Driver& d, void* ptr) noexcept {
+    const auto until_free = device_blocks().forget(ptr);
+    rmm::detail::report_failure(d.free(ptr), "free device memory");
+}
+
 }  // namespace
 
 cuda_memory_resource::~cuda_memory_resource() = default;
@@ -30,6 +37,7 @@ void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stre
     rmm::detail::refuse_after_fork();
     if (bytes == 0) return nullptr;
     driver::Driver& d = rmm::detail::the_driver();
+    rmm::detail::free_deferred(d);
     int device = -1;
     rmm::detail::check(d.current_device(&device));
     const rmm::detail::transit_scope transit(device);
@@ -39,10 +47,11 @@ void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stre
     return ptr;
 }
 
-void cuda_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
+void cuda_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
     if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
-    const auto until_free = device_blocks().forget(ptr);
-    rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free device memory");
+    driver::Driver& d = rmm::detail::the_driver();
+    rmm::detail::free_deferred(d);
+    if (!rmm::detail::defer_free(d, ptr, rmm::detail::meant(stream), &free_block)) free_block(d, ptr);
 }
 
 bool cuda_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {

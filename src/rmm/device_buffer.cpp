@@ -1,7 +1,6 @@
 // Implements <rmm/device_buffer.hpp>. Runs on the caller's thread; queues work, waits for nothing.
 #include "rmm/device_buffer.hpp"
 
-#include <exception>
 #include <string>
 
 #include "driver/format.hpp"
@@ -12,13 +11,22 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace {
 
+/// Where nothing may be thrown: what the resource throws is reported, and the memory counts as freed.
+void give_back(device_async_resource_ref const& mr, void* data, std::size_t bytes, cuda_stream_view stream,
+               cuda_stream_view meant) noexcept {
+    if (data == nullptr) return;
+    try {
+        detail::deallocate_on(mr.raw(), data, bytes, CUDA_ALLOCATION_ALIGNMENT, stream, meant);
+    } catch (...) {
+        mr::detail::report_throw_in_deallocate();
+    }
+}
+
 /// Memory that goes back unless it is kept.
 struct new_memory {
     new_memory(device_async_resource_ref mr, std::size_t bytes, cuda_stream_view stream, cuda_stream_view meant)
         : mr{mr}, bytes{bytes}, stream{stream}, meant{meant}, data{allocated(mr, bytes, stream, meant)} {}
-    ~new_memory() {
-        if (data != nullptr) detail::deallocate_on(mr.raw(), data, bytes, CUDA_ALLOCATION_ALIGNMENT, stream, meant);
-    }
+    ~new_memory() { give_back(mr, data, bytes, stream, meant); }
     new_memory(new_memory const&) = delete;
     new_memory& operator=(new_memory const&) = delete;
     static void* allocated(device_async_resource_ref const& mr, std::size_t bytes, cuda_stream_view stream,
@@ -70,8 +78,7 @@ void device_buffer::reallocate(bool needed, std::size_t new_capacity, std::size_
         if (kept > 0)
             detail::check(detail::the_driver().copy(memory.data, data_, kept, detail::handle_of(explicit_stream)));
         // The copy reads the old memory on the new stream, so it is freed there and not on the stream of before.
-        if (data_ != nullptr)
-            detail::deallocate_on(mr_.raw(), data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, stream, explicit_stream);
+        give_back(mr_, data_, capacity_, stream, explicit_stream);
         data_ = memory.keep();
         capacity_ = new_capacity;
     }
@@ -84,11 +91,7 @@ void device_buffer::release() noexcept {
     if (data_ != nullptr && !detail::lost_in_fork()) {
         // Goes on where the device cannot be made current: the resource then reports why it cannot free.
         detail::driver::DeviceGuard device{detail::the_driver(), device_.value()};
-        try {
-            detail::deallocate_on(mr_.raw(), data_, capacity_, CUDA_ALLOCATION_ALIGNMENT, stream_, free_stream_);
-        } catch (const std::exception& e) {
-            detail::report_misuse("a resource threw in deallocate: ", e.what());
-        }
+        give_back(mr_, data_, capacity_, stream_, free_stream_);
     }
     data_ = nullptr;
     size_ = 0;

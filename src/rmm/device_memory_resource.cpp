@@ -2,12 +2,14 @@
 #include "rmm/mr/device_memory_resource.hpp"
 
 #include <atomic>
+#include <exception>
 #include <string>
 
 #include "driver/format.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/meant_stream.hpp"
 #include "rmm/resource_ref.hpp"
+#include "rmm/status.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -24,6 +26,17 @@ void refuse_plain_alignment(std::size_t alignment) {
     throw rmm::bad_alloc(kmm::driver::format(
         "alignment {} is above 256, the alignment of device memory: ask for that many bytes more and align the address",
         alignment));
+}
+
+void report_throw_in_deallocate(char const* who) noexcept {
+    try {
+        throw;
+    } catch (const std::exception& e) {
+        const char* const text = e.what();
+        rmm::detail::report_misuse(who, " threw in deallocate: ", text == nullptr ? "(no text)" : text);
+    } catch (...) {
+        rmm::detail::report_misuse(who, " threw in deallocate what is no std::exception");
+    }
 }
 
 }  // namespace detail

@@ -1,9 +1,6 @@
 // Implements <rmm/detail/host_memory.hpp>. Any thread.
 #include "rmm/detail/host_memory.hpp"
 
-#include <exception>
-#include <string>
-
 #include "rmm/host_memory.hpp"
 #include "rmm/mr/host/pinned_memory_resource.hpp"
 #include "rmm/mr/pinned_host_memory_resource.hpp"
@@ -52,8 +49,8 @@ void deallocate_host(host_resource_ref const& mr, void* ptr, std::size_t bytes, 
             deallocate_on(raw, ptr, bytes, alignment, stream, meant);
         else
             raw.operations->deallocate_sync(raw.resource, ptr, bytes, alignment);
-    } catch (const std::exception& e) {
-        report_misuse("a resource threw in deallocate: ", e.what());
+    } catch (...) {
+        mr::detail::report_throw_in_deallocate();
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "driver/locks.hpp"
 #include "driver/never_destroyed.hpp"
+#include "rmm/captured_frees.hpp"
 #include "rmm/class_names.hpp"
 #include "rmm/status.hpp"
 
@@ -153,6 +154,17 @@ void block_record::on_device::add_blocks(std::vector<held_block>* blocks) {
     all_.blocks_.for_each([&](std::uintptr_t address, const block& b) {
         if (b.where == this) blocks->push_back({address, b.size_bytes, b.tag});
     });
+}
+
+/// What graphs have left.
+std::size_t block_record::on_device::give_back(std::size_t) noexcept {
+    const auto held = [this] {
+        const kmm::locks::Guard in(all_.mutex_);
+        return held_bytes;
+    };
+    const std::size_t before = held();
+    free_deferred(the_driver());
+    return before - std::min(before, held());
 }
 
 }  // namespace detail

@@ -130,6 +130,7 @@ class block_record {
         holder_figures figures() override;
         void add_by_tag(tag_sums* sums) override;
         void add_blocks(std::vector<held_block>* blocks) override;
+        std::size_t give_back(std::size_t bytes) noexcept override;
 
         const driver::Driver& of_driver;
         const int device;

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <utility>
 
+#include "rmm/captured_frees.hpp"
 #include "rmm/cuda_device.hpp"
 #include "rmm/ledger.hpp"
+#include "rmm/meant_stream.hpp"
 #include "rmm/reclaim.hpp"
 #include "rmm/status.hpp"
 
@@ -24,6 +26,11 @@ rmm::detail::block_record& managed_blocks() {
     return *blocks;
 }
 
+void free_block(driver::Driver& d, void* ptr) noexcept {
+    const auto until_free = managed_blocks().forget(ptr);
+    rmm::detail::report_failure(d.free(ptr), "free managed memory");
+}
+
 }  // namespace
 
 managed_memory_resource::~managed_memory_resource() = default;
@@ -32,6 +39,7 @@ void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view s
     rmm::detail::refuse_after_fork();
     if (bytes == 0) return nullptr;
     driver::Driver& d = rmm::detail::the_driver();
+    rmm::detail::free_deferred(d);
     const int device = rmm::detail::current_device();
     void* const ptr = rmm::detail::allocate_or_reclaim(device, bytes, stream, nullptr, "managed_memory_resource",
                                                        [&](void** out) { return d.allocate_managed(bytes, out); });
@@ -39,10 +47,11 @@ void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view s
     return ptr;
 }
 
-void managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view) {
+void managed_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
     if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
-    const auto until_free = managed_blocks().forget(ptr);
-    rmm::detail::report_failure(rmm::detail::the_driver().free(ptr), "free managed memory");
+    driver::Driver& d = rmm::detail::the_driver();
+    rmm::detail::free_deferred(d);
+    if (!rmm::detail::defer_free(d, ptr, rmm::detail::meant(stream), &free_block)) free_block(d, ptr);
 }
 
 bool managed_memory_resource::do_is_equal(device_memory_resource const& other) const noexcept {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "rmm/aligned.hpp"
+#include "rmm/captured_frees.hpp"
 #include "rmm/detail/aligned.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/meant_stream.hpp"
@@ -51,18 +52,17 @@ void pinned_host_memory_resource::deallocate(void* ptr, std::size_t, std::size_t
 void* pinned_host_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) { return allocate(bytes); }
 
 void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
+    if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
+    driver::Driver& d = rmm::detail::the_driver();
+    rmm::detail::free_deferred(d);
+    const cuda_stream_view meant = rmm::detail::meant(stream);
+    if (rmm::detail::defer_free(d, ptr, meant, [](driver::Driver&, void* block) noexcept { free_pinned(block); }))
+        return;
     // What the driver's own call does by waiting for whoever uses the memory: pages that are given back are gone at
     // once.
-    if (rmm::detail::lost_in_fork()) return;
-    if (ptr != nullptr && bytes >= rmm::detail::pin_from_bytes) {
-        driver::Driver& d = rmm::detail::the_driver();
-        driver::CaptureStatus capture = driver::CaptureStatus::none;
-        std::uint64_t id = 0;
-        const driver::StreamHandle handle = rmm::detail::handle_of(rmm::detail::meant(stream));
-        if (!d.capture_status(handle, &capture, &id).ok()) (void)d.take_last_error();
-        if (capture == driver::CaptureStatus::none)
-            rmm::detail::report_failure(d.synchronize_stream(handle), "wait for the users of pinned memory");
-    }
+    if (bytes >= rmm::detail::pin_from_bytes)
+        rmm::detail::report_failure(d.synchronize_stream(rmm::detail::handle_of(meant)),
+                                    "wait for the users of pinned memory");
     deallocate(ptr, bytes);
 }
 

@@ -40,7 +40,7 @@ void* prefetch_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) 
     try {
         rmm::detail::prefetch_bytes(ptr, bytes, get_current_cuda_device(), rmm::detail::meant(stream));
     } catch (...) {
-        upstream_deallocate(ptr, bytes, stream);
+        undo_upstream_allocate(ptr, bytes, stream);
         throw;
     }
     return ptr;

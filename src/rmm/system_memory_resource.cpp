@@ -1,10 +1,11 @@
 // Implements <rmm/mr/system_memory_resource.hpp> and <rmm/mr/sam_headroom_memory_resource.hpp>. Any thread; deallocate
 // waits for its stream.
 #include "rmm/mr/system_memory_resource.hpp"
-#include "rmm/class_names.hpp"
 
 #include <cstdlib>
 
+#include "rmm/captured_frees.hpp"
+#include "rmm/class_names.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/headroom.hpp"
 #include "rmm/meant_stream.hpp"
@@ -65,10 +66,13 @@ void* system_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
 
 void system_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_view stream) {
     if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
+    driver::Driver& d = rmm::detail::the_driver();
+    rmm::detail::free_deferred(d);
+    const cuda_stream_view meant = rmm::detail::meant(stream);
+    if (rmm::detail::defer_free(d, ptr, meant, [](driver::Driver&, void* block) noexcept { std::free(block); })) return;
     // The host's allocator knows no streams: the block must be unused when it gets it.
-    rmm::detail::report_failure(
-        rmm::detail::the_driver().synchronize_stream(rmm::detail::handle_of(rmm::detail::meant(stream))),
-        "wait for the stream on which system memory is freed");
+    rmm::detail::report_failure(d.synchronize_stream(rmm::detail::handle_of(meant)),
+                                "wait for the stream on which system memory is freed");
     std::free(ptr);
 }
 

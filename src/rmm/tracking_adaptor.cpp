@@ -25,6 +25,8 @@ void log_error(const char* format, Arguments... arguments) noexcept {
         default_logger().error(format, arguments...);
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("could not log \"", format, "\": ", e.what());
+    } catch (...) {  // of a sink of the program
+        rmm::detail::report_misuse("could not log \"", format, "\"");
     }
 }
 
@@ -54,11 +56,12 @@ void tracking_adaptor::log_outstanding_allocations() const {
 void* tracking_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) {
     rmm::detail::refuse_after_fork();
     void* const ptr = upstream_allocate(bytes, stream);
-    if (ptr == nullptr) return ptr;
+    // Blocks of 0 bytes have nothing that could be lost, and upstream may give several of them one address.
+    if (ptr == nullptr || bytes == 0) return ptr;
     try {
         allocations_->add(ptr, bytes);
     } catch (...) {
-        upstream_deallocate(ptr, bytes, stream);
+        undo_upstream_allocate(ptr, bytes, stream);
         throw;
     }
     return ptr;
@@ -68,10 +71,10 @@ void tracking_adaptor::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_v
     if (rmm::detail::lost_in_fork()) return;
     if (ptr != nullptr) {
         const std::optional<std::size_t> recorded = allocations_->remove(ptr);
-        if (!recorded)
+        if (!recorded && bytes != 0)
             log_error("Deallocating a pointer that was not tracked. Ptr: %p [%zuB], Current Num. Allocations: %zu", ptr,
                       bytes, allocations_->num_blocks());
-        else if (*recorded != bytes)
+        else if (recorded && *recorded != bytes)
             log_error("Alloc bytes (%zu) and Dealloc bytes (%zu) do not match", *recorded, bytes);
     }
     upstream_deallocate(ptr, bytes, stream);

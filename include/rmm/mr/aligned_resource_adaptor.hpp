@@ -10,10 +10,10 @@ inline namespace kmm_v0 {
 namespace mr {
 
 /// Gives blocks of at least `alignment_threshold` bytes aligned to `alignment`, by asking upstream for `align_up(bytes,
-/// alignment) + alignment - 256` bytes and returning the first aligned address. Smaller blocks, and all of them where
-/// the alignment is 256 (smaller ones count as 256), pass through unchanged.
+/// alignment) + alignment - 256` bytes and returning the first aligned address. Smaller blocks, requests of 0 bytes,
+/// and all of them where the alignment is 256 (smaller ones count as 256), pass through unchanged.
 ///
-/// 0 bytes are not null where the alignment is above 256. Throws what upstream throws. Thread-safe: one short lock, not
+/// Throws what upstream throws. Thread-safe: one short lock, not
 /// held over upstream's calls. Equal to an adaptor of the same type with the same parameters over an equal upstream.
 /// Not copyable or movable.
 template<typename Upstream>

@@ -24,6 +24,9 @@ namespace detail {
 /// Throws for the older forms: rmm::logic_error if no power of two, rmm::bad_alloc if above 256.
 [[noreturn]] void refuse_plain_alignment(std::size_t alignment);
 
+/// In a catch block of what must not throw: `who` and what it threw, as one line on stderr. The block counts as freed.
+void report_throw_in_deallocate(char const* who = "a resource") noexcept;
+
 inline void expect_alignment(std::size_t alignment) {
     if (!is_pow2(alignment) || alignment > CUDA_ALLOCATION_ALIGNMENT) refuse_alignment(alignment);
 }
@@ -41,7 +44,9 @@ inline void expect_plain_alignment(std::size_t alignment) {
 ///   path. The memory may be used at once on `stream`, elsewhere after ordering. Throws rmm::bad_alloc, or
 ///   rmm::out_of_memory where it is known that memory is exhausted; the resource is unchanged then.
 /// - `deallocate` takes the same count and a stream on which the memory may be reused at once. It does not throw
-///   (but is not declared so, that overrides of either kind compile). Null is a no-op.
+///   (but is not declared so, that overrides of either kind compile). Null is a no-op. What a program's resource throws
+///   all the same reaches the caller, and a line on stderr where the caller must not throw (`noexcept` forms,
+///   containers, pools, what undoes an allocation); the block counts as freed.
 /// - Forms without a stream use the default stream (handle 0). No form waits for the host, unless the resource says so.
 /// - `do_allocate` and `do_deallocate` of a program's resource see the handle that the caller passed, 0 as 0. In a unit
 ///   that is built with CUDA_API_PER_THREAD_DEFAULT_STREAM handle 0 means the thread's own stream, and resources of
@@ -97,7 +102,7 @@ class RMM_EXPORT device_memory_resource {
     }
     RMM_UNIT_INLINE void deallocate_sync(void* ptr, std::size_t bytes,
                                          std::size_t /*alignment*/ = CUDA_ALLOCATION_ALIGNMENT) noexcept {
-        deallocate(ptr, bytes, cuda_stream_view{});
+        deallocate(cuda_stream_view{}, ptr, bytes);
     }
     RMM_UNIT_INLINE void* allocate(cuda_stream_view stream, std::size_t bytes,
                                    std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT) {
@@ -106,7 +111,11 @@ class RMM_EXPORT device_memory_resource {
     }
     RMM_UNIT_INLINE void deallocate(cuda_stream_view stream, void* ptr, std::size_t bytes,
                                     std::size_t /*alignment*/ = CUDA_ALLOCATION_ALIGNMENT) noexcept {
-        deallocate(ptr, bytes, stream);
+        try {
+            deallocate(ptr, bytes, stream);
+        } catch (...) {
+            detail::report_throw_in_deallocate();
+        }
     }
 
     /// Whether memory of one can be freed by the other.

@@ -7,8 +7,9 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// Managed memory of the driver (cudaMallocManaged, cudaFree). The stream is ignored: freeing is
-/// ordered by the driver and may wait for the device. Any two are equal. Thread-safe.
+/// Managed memory of the driver (cudaMallocManaged, cudaFree). Freeing is ordered by the driver and may wait for the
+/// device. The stream is ignored, unless it is being captured: as for cuda_memory_resource. Any two are equal.
+/// Thread-safe.
 class RMM_EXPORT managed_memory_resource final : public device_memory_resource {
   public:
     managed_memory_resource() = default;

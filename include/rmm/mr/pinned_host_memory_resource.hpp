@@ -14,7 +14,8 @@ namespace mr {
 
 /// Page-locked host memory, aligned to 256 bytes. Below 32 MiB by cudaMallocHost; from there on in whole huge pages of
 /// 2 MiB that many threads touch and the driver registers, which is ten times quicker (0.04 s for a GiB). The stream is
-/// ignored, but that a deallocation of that size waits for it. Usable through its static functions as in 25.10, and as
+/// ignored, but that a deallocation of that size waits for it, and where it is being captured: as for
+/// cuda_memory_resource (not by the static functions). Usable through its static functions as in 25.10, and as
 /// a device_memory_resource as in 25.12. 0 bytes are null; null is not freed. Throws rmm::bad_alloc or
 /// rmm::out_of_memory; an alignment that is no power of two or above 256 throws as device_memory_resource says. Any two
 /// are equal. Thread-safe.

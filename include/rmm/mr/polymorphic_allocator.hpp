@@ -78,7 +78,14 @@ class stream_allocator_adaptor {
     };
 
     RMM_UNIT_INLINE value_type* allocate(std::size_t num) { return allocator_.allocate(num, stream()); }
-    RMM_UNIT_INLINE void deallocate(value_type* ptr, std::size_t num) { allocator_.deallocate(ptr, num, stream()); }
+    /// What the resource throws is reported: destructors of containers call this.
+    RMM_UNIT_INLINE void deallocate(value_type* ptr, std::size_t num) noexcept {
+        try {
+            allocator_.deallocate(ptr, num, stream());
+        } catch (...) {
+            detail::report_throw_in_deallocate();
+        }
+    }
 
     [[nodiscard]] cuda_stream_view stream() const noexcept { return stream_; }
     [[nodiscard]] Allocator underlying_allocator() const noexcept { return allocator_; }

@@ -22,7 +22,8 @@ bool is_system_memory_supported(cuda_device_id device_id);
 /// memory management). Its pages are made where they are first touched: by the host in host memory, by a device in its
 /// memory.
 ///
-/// 0 bytes are a unique address. `allocate` ignores the stream; `deallocate` waits for it. Throws rmm::out_of_memory
+/// 0 bytes are a unique address. `allocate` ignores the stream; `deallocate` waits for it, unless it is being
+/// captured: as for cuda_memory_resource. Throws rmm::out_of_memory
 /// where the host has no more. Any two are equal. Thread-safe.
 class RMM_EXPORT system_memory_resource final : public device_memory_resource {
   public:

@@ -61,10 +61,15 @@ class thrust_allocator : public thrust::device_malloc_allocator<T> {
         return thrust::device_pointer_cast(static_cast<T*>(rmm::detail::allocate_on(
             mr_.raw(), num * sizeof(T), CUDA_ALLOCATION_ALIGNMENT, stream_, explicit_stream_)));
     }
-    void deallocate(pointer ptr, size_type num) {
-        cuda_set_device_raii const device{device_};
-        rmm::detail::deallocate_on(mr_.raw(), thrust::raw_pointer_cast(ptr), num * sizeof(T), CUDA_ALLOCATION_ALIGNMENT,
-                                   stream_, explicit_stream_);
+    /// What the resource throws is reported: destructors of vectors call this.
+    void deallocate(pointer ptr, size_type num) noexcept {
+        try {
+            cuda_set_device_raii const device{device_};
+            rmm::detail::deallocate_on(mr_.raw(), thrust::raw_pointer_cast(ptr), num * sizeof(T),
+                                       CUDA_ALLOCATION_ALIGNMENT, stream_, explicit_stream_);
+        } catch (...) {
+            detail::report_throw_in_deallocate();
+        }
     }
 
     [[nodiscard]] rmm::device_async_resource_ref get_upstream_resource() const noexcept { return mr_; }

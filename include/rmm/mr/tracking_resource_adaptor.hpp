@@ -17,7 +17,7 @@ namespace mr {
 /// asked for it (about 100 ns for each function on the stack, at most 64).
 ///
 /// - A free of memory that is not known here, or with another size, is an error in rmm's log, and is forwarded all the
-///   same; what was recorded is what is subtracted. Null is neither remembered nor an error.
+///   same; what was recorded is what is subtracted. Null and 0 bytes are neither remembered nor an error.
 /// - A block is forgotten before upstream gets it back, so that another thread may be given its address at once.
 /// - Names of functions are looked up when they are printed.
 /// - What upstream throws passes through; nothing is remembered then.

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,9 +28,16 @@
 #include "rmm/mr/tracking_resource_adaptor.hpp"
 
 namespace rmm_python {
-namespace {
 
 namespace mr = rmm::mr;
+using failure_callback = mr::failure_callback_resource_adaptor<resource, rmm::out_of_memory>;
+
+template<>
+inline constexpr bool has_functions<mr::callback_memory_resource> = true;
+template<>
+inline constexpr bool has_functions<failure_callback> = true;
+
+namespace {
 
 using pool_object = adaptor_over<mr::pool_memory_resource<resource>>;
 using arena_object = adaptor_over<mr::arena_memory_resource<resource>>;
@@ -38,9 +47,6 @@ using statistics_object = adaptor_over<mr::statistics_resource_adaptor<resource>
 using tracking_object = adaptor_over<mr::tracking_resource_adaptor<resource>>;
 using prefetch_object = adaptor_over<mr::prefetch_resource_adaptor<resource>>;
 using debug_object = adaptor_over<mr::debug_resource_adaptor<resource>>;
-using failure_callback = mr::failure_callback_resource_adaptor<resource, rmm::out_of_memory>;
-using failure_callback_object = adaptor_over<failure_callback>;
-using callback_object = object_over<mr::callback_memory_resource>;
 
 struct logging_object : adaptor_over<mr::logging_resource_adaptor<resource>> {
     std::string file_name;
@@ -53,6 +59,9 @@ class binning {
     binning(resource* upstream, std::int8_t least, std::int8_t most) : resource_(upstream, least, most) {}
     operator resource&() noexcept { return resource_; }
     void keep(native_ptr bin) { bins_.push_back(std::move(bin)); }
+    bool calls_python() const noexcept {
+        return std::any_of(bins_.begin(), bins_.end(), [](const native_ptr& bin) { return bin->calls_python(); });
+    }
     void add(std::size_t size) { resource_.add_bin(size); }
     void add(std::size_t size, resource& bin) { resource_.add_bin(size, rmm::device_async_resource_ref{bin}); }
 
@@ -62,80 +71,118 @@ class binning {
 };
 struct binning_object : adaptor_over<binning> {
     nb::list bins;
+    std::list<dependent> on_bins;
+
+    ~binning_object() { let_go(held); }
 };
 
-std::optional<std::size_t> optional_bytes(nb::handle size) {
+std::optional<std::size_t> optional_bytes(nb::handle size, const char* what) {
     if (size.is_none()) return std::nullopt;
-    return bytes_of(size);
+    return bytes_of(size, what);
 }
 
 // ---- functions of Python
 
-/// A callable that C++ holds. Copies share it; the last one lets go of it with the GIL.
+/// A callable that an object of Python owns, and its native calls. Under the GIL.
 class function {
   public:
-    explicit function(nb::object callable) : held_(new nb::object(std::move(callable)), &drop) {}
-    const nb::object& operator*() const noexcept { return *held_; }
+    /// What the native has. Null once the object or the collector has let go of the callable.
+    using borrowed = std::shared_ptr<PyObject*>;
+
+    function() = default;
+    ~function() { clear(); }
+    function(const function&) = delete;
+    function& operator=(const function&) = delete;
+
+    void own(nb::object callable, borrowed of_native) {
+        callable_ = std::move(callable);
+        of_native_ = std::move(of_native);
+    }
+    PyObject* ptr() const noexcept { return callable_.ptr(); }
+    void clear() noexcept {
+        if (of_native_ != nullptr) *of_native_ = nullptr;
+        callable_.reset();
+    }
 
   private:
-    static void drop(nb::object* held) {
-        if (is_exiting()) return;
-        const with_gil acquired;
-        delete held;
-    }
-    std::shared_ptr<nb::object> held_;
+    nb::object callable_;
+    borrowed of_native_;
+};
+
+function::borrowed borrow(const nb::object& callable) { return std::make_shared<PyObject*>(callable.ptr()); }
+
+struct callback_object : object_over<mr::callback_memory_resource> {
+    function allocate_func, deallocate_func;
+
+    ~callback_object() { let_go(held); }
+};
+struct failure_callback_object : adaptor_over<failure_callback> {
+    function callback;
+
+    ~failure_callback_object() { let_go(held); }
 };
 
 /// The frames of Python that run here may be unwound while Python ends: nothing that they hold stands in between.
-nb::object call(const function& f, PyObject* first, PyObject* second = nullptr, PyObject* third = nullptr) {
+nb::object call(PyObject* f, PyObject* first, PyObject* second = nullptr, PyObject* third = nullptr) {
     PyObject* const result =
-        or_wait_for_the_end([&] { return PyObject_CallFunctionObjArgs((*f).ptr(), first, second, third, nullptr); });
+        or_wait_for_the_end([&] { return PyObject_CallFunctionObjArgs(f, first, second, third, nullptr); });
     if (result == nullptr) throw nb::python_error();
     return nb::steal(result);
 }
 
 nb::object stream_object(rmm::cuda_stream_view view) { return nb::cast(stream{view.value(), {}}); }
 
-void* allocate_by(const function& f, std::size_t bytes, rmm::cuda_stream_view on) {
+void* allocate_by(const function::borrowed& borrowed, std::size_t bytes, rmm::cuda_stream_view on) {
     if (is_python_gone())
         throw callback_failed("a CallbackMemoryResource was asked for " + std::to_string(bytes) +
                               " bytes, but the interpreter of Python has ended, and with it allocate_func: set another "
                               "resource before");
     const with_gil acquired;
+    const nb::object f = nb::borrow(*borrowed);
+    if (!f.is_valid())
+        throw callback_failed("a CallbackMemoryResource was asked for " + std::to_string(bytes) +
+                              " bytes, but its object is gone, and with it allocate_func");
     try {
         const nb::int_ size(bytes);
         const nb::object stream = stream_object(on);
-        const nb::object result = call(f, size.ptr(), stream.ptr());
-        if (PyLong_Check(result.ptr())) {
-            void* const address = PyLong_AsVoidPtr(result.ptr());
-            if (address == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
-            return address;
-        }
-        throw callback_failed(std::string("allocate_func returned ") + nb::repr(result).c_str() +
-                              ", which is no address: return an int");
+        const nb::object result = call(f.ptr(), size.ptr(), stream.ptr());
+        if (PyIndex_Check(result.ptr()) == 0)
+            throw callback_failed(std::string("allocate_func returned ") + nb::repr(result).c_str() +
+                                  ", which is no address: return an int");
+        return reinterpret_cast<void*>(size_of(result, "the address that allocate_func returns"));
     } catch (nb::python_error& e) {
         rethrow_from_callback(e);
     }
 }
 
-void deallocate_by(const function& f, void* ptr, std::size_t bytes, rmm::cuda_stream_view on) {
+void deallocate_by(const function::borrowed& borrowed, void* ptr, std::size_t bytes, rmm::cuda_stream_view on) {
     if (is_exiting()) return;
     const with_gil acquired;
+    const nb::object f = nb::borrow(*borrowed);
+    if (!f.is_valid()) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "the object of a CallbackMemoryResource is gone, and with it deallocate_func: %zu bytes are lost",
+                     bytes);
+        PyErr_WriteUnraisable(nullptr);
+        return;
+    }
     try {
         const nb::int_ address(reinterpret_cast<std::uintptr_t>(ptr)), size(bytes);
         const nb::object stream = stream_object(on);
-        (void)call(f, address.ptr(), size.ptr(), stream.ptr());
+        (void)call(f.ptr(), address.ptr(), size.ptr(), stream.ptr());
     } catch (nb::python_error& e) {
-        e.discard_as_unraisable(*f);
+        e.discard_as_unraisable(f);
     }
 }
 
-bool ask_after_failure(const function& f, std::size_t bytes) {
+bool ask_after_failure(const function::borrowed& borrowed, std::size_t bytes) {
     if (is_python_gone()) return false;  // the error of the resource below goes on
     const with_gil acquired;
+    const nb::object f = nb::borrow(*borrowed);
+    if (!f.is_valid()) return false;  // likewise
     try {
         const nb::int_ size(bytes);
-        const nb::object again = call(f, size.ptr());
+        const nb::object again = call(f.ptr(), size.ptr());
         const int truth = PyObject_IsTrue(again.ptr());
         if (truth < 0) throw nb::python_error();
         return truth != 0;
@@ -183,9 +230,8 @@ nb::object counts(const std::pair<mr::detail::statistics_counter, mr::detail::st
 
 // ---- classes
 
-std::int8_t exponent_of(nb::handle object) {
-    const long value = PyLong_AsLong(object.ptr());
-    if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+std::int8_t exponent_of(nb::handle object, const char* what) {
+    const int value = int_of(object, what);
     if (value < -128 || value > 127) {
         PyErr_SetString(PyExc_OverflowError,
                         ("the exponent " + std::to_string(value) + " is no number of 8 bits").c_str());
@@ -196,9 +242,9 @@ std::int8_t exponent_of(nb::handle object) {
 
 /// Half of what is free now, unless the pool may not have that much.
 std::size_t initial_of_pool(nb::handle initial, nb::handle maximum) {
-    if (!initial.is_none()) return bytes_of(initial);
+    if (!initial.is_none()) return bytes_of(initial, "initial_pool_size");
     const std::size_t half = rmm::percent_of_free_device_memory(50);
-    return maximum.is_none() ? half : std::min(half, bytes_of(maximum));
+    return maximum.is_none() ? half : std::min(half, bytes_of(maximum, "maximum_pool_size"));
 }
 
 void bind_pools() {
@@ -208,7 +254,7 @@ void bind_pools() {
         "__init__",
         [](pool_object* self, nb::object upstream_mr, nb::handle initial, nb::handle maximum, nb::kwargs others) {
             make_above(self, upstream_of(upstream_mr, others), initial_of_pool(initial, maximum),
-                       optional_bytes(maximum));
+                       optional_bytes(maximum, "maximum_pool_size"));
         },
         nb::arg("upstream_mr").none() = nb::none(), nb::arg("initial_pool_size").none() = nb::none(),
         nb::arg("maximum_pool_size").none() = nb::none(), nb::arg("others"));
@@ -221,7 +267,7 @@ void bind_pools() {
     arena.def(
         "__init__",
         [](arena_object* self, nb::object upstream_mr, nb::handle size, bool dump) {
-            make_above(self, upstream_mr, optional_bytes(size), dump);
+            make_above(self, upstream_mr, optional_bytes(size, "arena_size"), dump);
         },
         nb::arg("upstream_mr").none(), nb::arg("arena_size").none() = nb::none(),
         nb::arg("dump_log_on_failure") = false);
@@ -231,7 +277,8 @@ void bind_pools() {
     fixed.def(
         "__init__",
         [](fixed_size_object* self, nb::object upstream_mr, nb::handle block, nb::handle blocks, nb::kwargs others) {
-            make_above(self, upstream_of(upstream_mr, others), bytes_of(block), size_of(blocks));
+            make_above(self, upstream_of(upstream_mr, others), bytes_of(block, "block_size"),
+                       size_of(blocks, "blocks_to_preallocate"));
         },
         nb::arg("upstream_mr").none() = nb::none(), nb::arg("block_size").none() = std::size_t{1} << 20,
         nb::arg("blocks_to_preallocate").none() = 128, nb::arg("others"));
@@ -253,7 +300,8 @@ void bind_pools() {
         .def(
             "__init__",
             [](binning_object* self, nb::object upstream_mr, nb::handle least, nb::handle most) {
-                const std::int8_t from = exponent_of(least), to = exponent_of(most);
+                const std::int8_t from = exponent_of(least, "min_size_exponent"),
+                                  to = exponent_of(most, "max_size_exponent");
                 if (from == -1 || to == -1)
                     make_above(self, upstream_mr);
                 else
@@ -264,7 +312,7 @@ void bind_pools() {
         .def(
             "add_bin",
             [](binning_object& self, nb::handle size, nb::object bin) {
-                const std::size_t bytes = bytes_of(size);
+                const std::size_t bytes = bytes_of(size, "allocation_size");
                 binning& bins = self.get();
                 if (bin.is_none()) {
                     const without_gil released;
@@ -273,6 +321,8 @@ void bind_pools() {
                 known_resource known = resource_argument(bin, "bin_resource");
                 resource& object = known.held->object();
                 self.bins.append(known.object);
+                self.on_bins.emplace_back(static_cast<adaptor_object*>(&self), &adaptor_object::release)
+                    .stand_on(nb::inst_ptr<resource_object>(known.object)->dependents);
                 bins.keep(std::move(known.held));
                 const without_gil released;
                 bins.add(bytes, object);
@@ -289,7 +339,7 @@ void bind_watchers() {
         .def(
             "__init__",
             [](limiting_object* self, nb::object upstream_mr, nb::handle limit) {
-                make_above(self, upstream_mr, bytes_of(limit));
+                make_above(self, upstream_mr, bytes_of(limit, "allocation_limit"));
             },
             nb::arg("upstream_mr").none(), nb::arg("allocation_limit").none())
         .def("get_allocated_bytes", [](const limiting_object& self) { return self.get().get_allocated_bytes(); })
@@ -348,34 +398,79 @@ void bind_watchers() {
             nb::arg("upstream_mr").none());
 }
 
+/// Before the collector clears anything that functions of Python may need, all that stands on them gives its memory
+/// back.
+void finalize_callback(PyObject* self) {
+    if (nb::inst_ready(self)) nb::inst_ptr<callback_object>(self)->dependents.release();
+}
+
 void bind_callbacks() {
-    plain_class<callback_object>("CallbackMemoryResource", "A resource made of two functions of Python.")
+    static PyType_Slot callback_slots[] = {
+        {Py_tp_traverse, reinterpret_cast<void*>(+[](PyObject* self, visitproc visit, void* arg) {
+             Py_VISIT(Py_TYPE(self));
+             if (!nb::inst_ready(self)) return 0;
+             const callback_object& object = *nb::inst_ptr<callback_object>(self);
+             Py_VISIT(object.allocate_func.ptr());
+             Py_VISIT(object.deallocate_func.ptr());
+             return 0;
+         })},
+        {Py_tp_clear, reinterpret_cast<void*>(+[](PyObject* self) {
+             finalize_callback(self);  // a class of the program with __del__ has another finalizer
+             if (!nb::inst_ready(self)) return 0;
+             callback_object& object = *nb::inst_ptr<callback_object>(self);
+             object.allocate_func.clear();
+             object.deallocate_func.clear();
+             return 0;
+         })},
+        {Py_tp_finalize, reinterpret_cast<void*>(&finalize_callback)},
+        {0, nullptr}};
+    nb::class_<callback_object, resource_object>(named_module(of_resources), "CallbackMemoryResource",
+                                                 nb::type_slots(callback_slots),
+                                                 "A resource made of two functions of Python.")
         .def(
             "__init__",
             [](callback_object* self, nb::object allocate_func, nb::object deallocate_func) {
                 expect_callable(allocate_func, "allocate_func");
                 expect_callable(deallocate_func, "deallocate_func");
+                const function::borrowed allocate = borrow(allocate_func), deallocate = borrow(deallocate_func);
                 make(
                     self,
-                    [f = function(std::move(allocate_func))](std::size_t bytes, rmm::cuda_stream_view on, void*) {
-                        return allocate_by(f, bytes, on);
+                    [allocate](std::size_t bytes, rmm::cuda_stream_view on, void*) {
+                        return allocate_by(allocate, bytes, on);
                     },
-                    [f = function(std::move(deallocate_func))](void* ptr, std::size_t bytes, rmm::cuda_stream_view on,
-                                                               void*) { deallocate_by(f, ptr, bytes, on); });
+                    [deallocate](void* ptr, std::size_t bytes, rmm::cuda_stream_view on, void*) {
+                        deallocate_by(deallocate, ptr, bytes, on);
+                    });
+                self->allocate_func.own(std::move(allocate_func), allocate);
+                self->deallocate_func.own(std::move(deallocate_func), deallocate);
             },
             nb::arg("allocate_func").none(), nb::arg("deallocate_func").none());
-    adaptor_class<failure_callback_object>("FailureCallbackResourceAdaptor",
-                                           "Asks a function whether to try again when upstream is out of memory.")
+    static PyType_Slot failure_slots[] = {
+        {Py_tp_traverse, reinterpret_cast<void*>(+[](PyObject* self, visitproc visit, void* arg) {
+             Py_VISIT(Py_TYPE(self));
+             if (!nb::inst_ready(self)) return 0;
+             const failure_callback_object& object = *nb::inst_ptr<failure_callback_object>(self);
+             Py_VISIT(object.upstream_mr.ptr());
+             Py_VISIT(object.callback.ptr());
+             return 0;
+         })},
+        {Py_tp_clear, reinterpret_cast<void*>(+[](PyObject* self) {
+             if (nb::inst_ready(self)) nb::inst_ptr<failure_callback_object>(self)->callback.clear();
+             return 0;
+         })},
+        {0, nullptr}};
+    nb::class_<failure_callback_object, adaptor_object>(
+        named_module(of_resources), "FailureCallbackResourceAdaptor", nb::type_slots(failure_slots),
+        "Asks a function whether to try again when upstream is out of memory.")
         .def(
             "__init__",
             [](failure_callback_object* self, nb::object upstream_mr, nb::object callback) {
                 expect_callable(callback, "callback");
+                const function::borrowed ask = borrow(callback);
                 make_above(
-                    self, upstream_mr,
-                    [f = function(std::move(callback))](std::size_t bytes, void*) {
-                        return ask_after_failure(f, bytes);
-                    },
+                    self, upstream_mr, [ask](std::size_t bytes, void*) { return ask_after_failure(ask, bytes); },
                     nullptr);
+                self->callback.own(std::move(callback), ask);
             },
             nb::arg("upstream_mr").none(), nb::arg("callback").none());
 }

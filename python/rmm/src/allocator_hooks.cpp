@@ -38,7 +38,7 @@ void deallocate_slowly(const block& b, void* pointer, int device) noexcept {
         const rmm::cuda_set_device_raii on_it{rmm::cuda_device_id{device}};
         b.from->object().deallocate(pointer, b.size_bytes, rmm::cuda_stream_view{b.stream});
     } catch (...) {
-        // A resource of the program threw in a free: the block counts as freed.
+        rmm::mr::detail::report_throw_in_deallocate();
     }
 }
 
@@ -64,9 +64,7 @@ void* allocate(void*, std::size_t bytes, int device) noexcept {
     native* from = nullptr;
     try {
         const auto stream = reinterpret_cast<cudaStream_t>(current_stream_of_cupy());
-        const native_ptr& current = native_of_device(device);
-        from = current.get();
-        native::keep(current);
+        from = &native::keep(resource_of_device(device));
         void* pointer = from->allocate_at_hand(bytes, rmm::cuda_stream_view{stream});
         if (pointer == nullptr) pointer = allocate_slowly(*from, bytes, stream, device);
         if (pointer == nullptr)

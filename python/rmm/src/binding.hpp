@@ -2,8 +2,8 @@
 //
 // Rules: nobody waits for a lock of a resource or of the driver while holding the GIL, and nobody takes the GIL while
 // holding a lock of the library. (The lock of the devices' table is taken with the GIL: nothing is called under it.)
-// What Python objects hold of the library is let go of without the GIL; what natives hold of Python (callbacks) is let
-// go of with it. Must not know: kmm.
+// What Python objects hold of the library is let go of without the GIL. Natives hold nothing of Python: whoever holds a
+// native holds the object of Python too, and that owns the functions which the native calls. Must not know: kmm.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -31,10 +31,13 @@ void before_exit(void (*f)()) noexcept;
 
 // ---- arguments
 
-/// Of an int, or of anything with __index__. Throws OverflowError for negative ones, TypeError for others.
-std::size_t size_of(nb::handle number);
+/// Of an int, or of anything with __index__: a size or an address. Throws OverflowError for a number that is none,
+/// TypeError for others; the texts begin with `what`, the argument's name.
+std::size_t size_of(nb::handle number, const char* what);
 /// The same, or text with a unit ("4MiB"). Throws ValueError for text that is none.
-std::size_t bytes_of(nb::handle size);
+std::size_t bytes_of(nb::handle size, const char* what);
+/// The same for numbers that may be negative.
+int int_of(nb::handle number, const char* what);
 /// Warns of an old name (FutureWarning).
 void warn_of_old_name(const char* old_name, const char* instead);
 /// An attribute of a module, imported at the first use.
@@ -67,6 +70,39 @@ class stream_argument {
 
 // ---- resources (resources.cpp)
 
+/// What uses the memory of a resource object and holds the object: a buffer, or a resource above. Under the GIL.
+class dependent {
+  public:
+    using release_function = void (*)(void* user) noexcept;
+    dependent(void* user, release_function release) noexcept : user_(user), release_(release) {}
+    ~dependent() { leave(); }
+    dependent(const dependent&) = delete;
+    dependent& operator=(const dependent&) = delete;
+
+    class list;
+    void stand_on(list& below) noexcept;
+
+  private:
+    void leave() noexcept;
+
+    void* const user_;
+    const release_function release_;
+    dependent** link_ = nullptr;  // what points here
+    dependent* next_ = nullptr;
+};
+
+class dependent::list {
+  public:
+    /// Each of them gives back all memory, those above it first.
+    void release() noexcept;
+
+  private:
+    friend class dependent;
+    dependent* first_ = nullptr;
+};
+
+struct known_resource;
+
 /// The native side of a resource object, shared by all that need it: buffers, resources above it, the device table.
 class native {
   public:
@@ -76,6 +112,8 @@ class native {
     native& operator=(const native&) = delete;
     virtual resource& object() noexcept = 0;
     int device() const noexcept { return device_; }
+    /// Whether it, or one below, calls functions that objects of Python own: those must live as long as the native.
+    virtual bool calls_python() const noexcept { return false; }
 
     /// As allocate and deallocate of the resource, where that needs no wait and no call of the driver: the GIL may be
     /// held, and any device be current. Null, or false, with nothing done, where it does.
@@ -83,18 +121,21 @@ class native {
     virtual bool deallocate_at_hand(void*, std::size_t, rmm::cuda_stream_view) noexcept { return false; }
 
     /// For blocks that no object of Python owns: the resource lives until each `keep` has had its `unkeep`. Under the
-    /// GIL: only the first `keep` and the last `unkeep` touch the count that threads share.
-    static void keep(const std::shared_ptr<native>& self) noexcept {
-        if (self->num_kept_++ == 0) self->self_ = self;
-    }
+    /// GIL: only the first `keep` and the last `unkeep` touch the counts that others share.
+    static native& keep(const known_resource& self) noexcept;
     void unkeep() noexcept;
 
   private:
     const int device_;
     std::size_t num_kept_ = 0;
-    std::shared_ptr<native> self_;
+    std::shared_ptr<native> self_;  // while it is kept
+    nb::object object_;             // likewise
 };
 using native_ptr = std::shared_ptr<native>;
+
+/// Of a type of resource.
+template<typename Resource>
+inline constexpr bool has_functions = false;
 
 /// A resource that Python has made; above `upstream`, which may be null.
 template<typename Resource>
@@ -105,6 +146,11 @@ class opened final : public native {
         : native(device), upstream_(std::move(upstream)), resource_(std::forward<Arguments>(arguments)...) {}
     resource& object() noexcept override { return resource_; }
     Resource& get() noexcept { return resource_; }
+    bool calls_python() const noexcept override {
+        if constexpr (requires(const Resource& r) { r.calls_python(); })
+            if (resource_.calls_python()) return true;
+        return has_functions<Resource> || (upstream_ != nullptr && upstream_->calls_python());
+    }
     void* allocate_at_hand(std::size_t bytes, rmm::cuda_stream_view on) noexcept override {
         if constexpr (is_pool) return resource_.implementation().allocate_at_hand(bytes, on);
         return nullptr;
@@ -133,12 +179,13 @@ class borrowed final : public native {
     std::shared_ptr<void> owner_;
 };
 
-/// Lets go of it without the GIL if it may be the last reference.
+/// Lets go of it, without the GIL if it may be the last reference.
 void let_go(native_ptr& held) noexcept;
 
 /// Python's DeviceMemoryResource.
 struct resource_object {
-    native_ptr held;  ///< none in an object of the bare base class
+    native_ptr held;  ///< none in an object of the bare base class, and once the collector has released it
+    dependent::list dependents;
 
     resource_object() = default;
     resource_object(const resource_object&) = delete;
@@ -152,6 +199,11 @@ struct resource_object {
 /// Python's UpstreamResourceAdaptor.
 struct adaptor_object : resource_object {
     nb::object upstream_mr;
+    dependent on_upstream{this, &release};
+
+    /// The native may need the functions of what is below it in its end.
+    ~adaptor_object() { let_go(held); }
+    static void release(void* self) noexcept;
 };
 
 /// What Python sees as a resource, with what it stands for.
@@ -165,7 +217,7 @@ known_resource resource_argument(nb::handle object, const char* what);
 /// ``mr=None`` of a buffer: the resource of the current device.
 known_resource current_resource();
 /// What allocates on the device. Valid until the GIL is let go of.
-const native_ptr& native_of_device(int device);
+const known_resource& resource_of_device(int device);
 
 // ---- the parts of the module
 

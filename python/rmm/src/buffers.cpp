@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 #include "binding.hpp"
@@ -20,6 +21,7 @@ struct buffer {
     std::optional<rmm::device_buffer> data;
     known_resource from;
     nb::object stream;
+    dependent on_resource{this, &release};
 
     buffer() = default;
     buffer(const buffer&) = delete;
@@ -32,6 +34,21 @@ struct buffer {
             data.reset();
         }
         let_go(from.held);
+    }
+    /// The collector has found that nobody reaches the buffer and its resource.
+    static void release(void* self) noexcept {
+        auto& gone = *static_cast<buffer*>(self);
+        std::optional<rmm::device_buffer> memory(std::move(*gone.data));  // leaves an empty one
+        {
+            const without_gil released;
+            memory.reset();
+        }
+        let_go(gone.from.held);
+    }
+    /// Throws RuntimeError where that is so.
+    const known_resource& need_resource() const {
+        if (!from.held) throw std::runtime_error("the garbage collector has given the memory of this buffer back");
+        return from;
     }
     std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(data->data()); }
 };
@@ -115,14 +132,15 @@ void fill(buffer& made, const void* source, std::size_t size, const stream_argum
         }
     }
     made.stream = on.object();
+    made.on_resource.stand_on(nb::inst_ptr<resource_object>(from.object)->dependents);
     made.from = std::move(from);
 }
 
 known_resource resource_of(nb::handle mr) { return mr.is_none() ? current_resource() : resource_argument(mr, "mr"); }
 
 void init(buffer* self, nb::handle ptr, nb::handle size, nb::handle on, nb::handle mr) {
-    const void* const source = reinterpret_cast<const void*>(size_of(ptr));
-    const std::size_t bytes = size_of(size);
+    const void* const source = reinterpret_cast<const void*>(size_of(ptr, "ptr"));
+    const std::size_t bytes = size_of(size, "size");
     const stream_argument stream(on);
     known_resource from = resource_of(mr);
     new (self) buffer;
@@ -200,7 +218,7 @@ struct device_array {
         if (nb::len(shape) != 1) throw nb::value_error("expected an array of one dimension: take a flat view of it");
         const std::string type = nb::str(nb::object(has["typestr"])).c_str();
         const std::size_t item = type.size() > 2 ? std::stoull(type.substr(2)) : 1;
-        const std::size_t length = size_of(nb::object(shape[0]));
+        const std::size_t length = size_of(nb::object(shape[0]), "the shape of the array");
         const auto find = [&](const char* key) { return nb::object(has.attr("get")(key)); };
         const nb::object strides = find("strides");
         if (!strides.is_none() && length > 1 && !nb::object(strides[0]).equal(nb::int_(item)))
@@ -208,7 +226,7 @@ struct device_array {
         if (!find("mask").is_none())
             throw nb::value_error("an array with a mask cannot be copied: fill the masked elements first");
         stream = find("stream");
-        data = reinterpret_cast<const void*>(size_of(nb::object(nb::object(has["data"])[0])));
+        data = reinterpret_cast<const void*>(size_of(nb::object(nb::object(has["data"])[0]), "the array's address"));
         size = length * item;
     }
 };
@@ -220,7 +238,7 @@ void copy_from_device(buffer& self, nb::handle array, nb::handle on) {
         throw nb::value_error(("Argument `cuda_ary` is too large. " + bytes_needed(from.size)).c_str());
     if (!from.stream.is_none()) {
         // What fills the array comes before the copy.
-        const rmm::cuda_stream_view before{reinterpret_cast<cudaStream_t>(size_of(from.stream))};
+        const rmm::cuda_stream_view before{reinterpret_cast<cudaStream_t>(size_of(from.stream, "the array's stream"))};
         if (before != stream.view()) {
             const without_gil released;
             before.synchronize();
@@ -238,13 +256,14 @@ nb::object tobytes(const buffer& self, nb::handle on) {
 }
 
 nb::object duplicate(const buffer& self) {
-    return new_buffer(self.data->data(), self.data->size(), stream_argument(self.stream), self.from);
+    return new_buffer(self.data->data(), self.data->size(), stream_argument(self.stream), self.need_resource());
 }
 
-void grow(buffer& self, nb::handle to, nb::handle on,
+void grow(buffer& self, nb::handle to, const char* what, nb::handle on,
           void (rmm::device_buffer::*how)(std::size_t, rmm::cuda_stream_view)) {
-    const std::size_t bytes = size_of(to);
+    const std::size_t bytes = size_of(to, what);
     const stream_argument stream(on);
+    (void)self.need_resource();
     {
         const without_gil released;
         ((*self.data).*how)(bytes, stream.view());
@@ -255,13 +274,7 @@ void grow(buffer& self, nb::handle to, nb::handle on,
 
 void prefetch(const buffer& self, nb::handle device, nb::handle on) {
     const stream_argument stream(on.is_none() ? nb::handle(self.stream) : on);
-    int to = -1;
-    if (device.is_none())
-        to = rmm::get_current_cuda_device().value();
-    else if (const long number = PyLong_AsLong(device.ptr()); number == -1 && PyErr_Occurred() != nullptr)
-        throw nb::python_error();
-    else
-        to = static_cast<int>(number);
+    const int to = device.is_none() ? rmm::get_current_cuda_device().value() : int_of(device, "device");
     const without_gil released;
     rmm::prefetch(self.data->data(), self.data->size(), rmm::cuda_device_id{to}, stream.view());
 }
@@ -283,23 +296,23 @@ nb::object reduce(const buffer& self) {
 
 // ---- functions of the module
 
-void* address_of(nb::handle number) { return reinterpret_cast<void*>(size_of(number)); }
+void* address_of(nb::handle number, const char* what) { return reinterpret_cast<void*>(size_of(number, what)); }
 
 void copy_ptr_to_host(nb::handle db, nb::handle hb, nb::handle on) {
     const stream_argument stream(on);
     const host_bytes to(hb, host_bytes::use::write);
-    copy_and_settle(direction::to_host, to.data(), address_of(db), to.size(), stream);
+    copy_and_settle(direction::to_host, to.data(), address_of(db, "db"), to.size(), stream);
 }
 
 void copy_host_to_ptr(nb::handle hb, nb::handle db, nb::handle on) {
     const stream_argument stream(on);
     const host_bytes from(hb, host_bytes::use::read);
-    copy_and_settle(direction::to_device, address_of(db), from.data(), from.size(), stream);
+    copy_and_settle(direction::to_device, address_of(db, "db"), from.data(), from.size(), stream);
 }
 
 void copy_device_to_ptr(nb::handle source, nb::handle to, nb::handle count, nb::handle on) {
     const stream_argument stream(on);
-    copy(address_of(to), address_of(source), size_of(count), stream);
+    copy(address_of(to, "d_dst"), address_of(source, "d_src"), size_of(count, "count"), stream);
 }
 
 int traverse_buffer(PyObject* self, visitproc visit, void* arg) {
@@ -342,10 +355,14 @@ void bind_buffers() {
             "capacity", [](const buffer& b) { return b.data->capacity(); },
             "Bytes that are there without an allocation.")
         .def(
-            "reserve", [](buffer& b, nb::handle to, nb::handle s) { grow(b, to, s, &rmm::device_buffer::reserve); },
+            "reserve",
+            [](buffer& b, nb::handle to, nb::handle s) {
+                grow(b, to, "new_capacity", s, &rmm::device_buffer::reserve);
+            },
             nb::arg("new_capacity").none(), on())
         .def(
-            "resize", [](buffer& b, nb::handle to, nb::handle s) { grow(b, to, s, &rmm::device_buffer::resize); },
+            "resize",
+            [](buffer& b, nb::handle to, nb::handle s) { grow(b, to, "new_size", s, &rmm::device_buffer::resize); },
             nb::arg("new_size").none(), on())
         .def_static("to_device", &to_device, nb::arg("b").none(), on(), "A copy of a bytes-like object.")
         .def("copy_to_host", &copy_to_host, nb::arg("ary").none() = nb::none(), on(),

@@ -37,8 +37,8 @@ std::atomic<face*> parked{nullptr};
 void drop_parked() noexcept {
     for (face* gone = parked.exchange(nullptr, std::memory_order_acquire); gone != nullptr;) {
         face* const next = gone->next;
-        gone->known.object.reset();
         let_go(gone->known.held);
+        gone->known.object.reset();
         delete gone;
         gone = next;
     }
@@ -77,7 +77,7 @@ void let_go_of(Resources gone) noexcept {
 }
 
 int device_of(nb::handle number) {
-    const std::size_t device = size_of(number);
+    const std::size_t device = size_of(number, "device");
     const int count = rmm::get_num_cuda_devices();
     if (device >= static_cast<std::size_t>(count))
         throw nb::value_error(("device " + std::to_string(device) + " is not there: there are " +
@@ -86,15 +86,14 @@ int device_of(nb::handle number) {
     return static_cast<int>(device);
 }
 
-/// Of a resource that Python has not made, whoever keeps that alive: C finds its own again by him.
-std::shared_ptr<void> owner_of(const native_ptr& held) {
-    const auto* const of_others = dynamic_cast<const borrowed*>(held.get());
-    return of_others != nullptr ? of_others->owner() : held;
-}
-
 void set(int device, known_resource known) {
-    owned_resource entry{&known.held->object(), owner_of(known.held), nullptr, true};
+    const auto* const of_others = dynamic_cast<const borrowed*>(known.held.get());
+    owned_resource entry{&known.held->object(), nullptr, nullptr, true};
+    // Of a resource that Python has not made, whoever keeps that alive: C finds its own again by him.
+    entry.owner = of_others != nullptr ? of_others->owner() : known.held;
+    const bool needs_object = known.held->calls_python();
     entry.face = face_for(std::move(known));
+    if (needs_object) entry.owner = entry.face;
     let_go_of(rmm::detail::set_owned_resource(cuda_device_id{device}, std::move(entry)));
 }
 
@@ -136,13 +135,13 @@ void reset() { let_go_of(rmm::detail::reset_resources()); }
 
 }  // namespace
 
-const native_ptr& native_of_device(int device) {
+const known_resource& resource_of_device(int device) {
     const cuda_device_id id{device};
     if (parked.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
         drop_parked();
     for (;;) {
         if (const auto* const found = static_cast<const face*>(rmm::detail::face_of(id))) [[likely]]
-            return found->known.held;
+            return found->known;
         const rmm::cuda_set_device_raii only_where_there_is_one{id};
         (void)get(device);
     }

@@ -103,7 +103,8 @@ void bind_devices(nb::module_& core) {
         return device;
     });
     core.def(
-        "set_device", [](int device) { expect(rmm::detail::the_driver().set_current_device(device)); },
+        "set_device",
+        [](nb::handle device) { expect(rmm::detail::the_driver().set_current_device(int_of(device, "device"))); },
         nb::arg("device"));
     core.def("device_count", [] {
         try {
@@ -115,7 +116,8 @@ void bind_devices(nb::module_& core) {
     });
     core.def(
         "device_attribute",
-        [](int attribute, int device) {
+        [](nb::handle attribute_number, nb::handle device_number) {
+            const int attribute = int_of(attribute_number, "attribute"), device = int_of(device_number, "device");
             driver::Driver& d = rmm::detail::the_driver();
             // Programs that find it go on to ask CUDA where managed memory is.
             constexpr int concurrent_managed_access = 89;
@@ -128,11 +130,13 @@ void bind_devices(nb::module_& core) {
             return value;
         },
         nb::arg("attribute"), nb::arg("device"));
-    core.def("device_name", [](int device) { return properties_of(device).name; }, nb::arg("device"));
+    core.def(
+        "device_name", [](nb::handle device) { return properties_of(int_of(device, "device")).name; },
+        nb::arg("device"));
     core.def(
         "device_properties",
-        [](int device) {
-            const driver::DeviceProperties p = properties_of(device);
+        [](nb::handle device) {
+            const driver::DeviceProperties p = properties_of(int_of(device, "device"));
             nb::dict result;
             result["name"] = p.name;
             result["totalGlobalMem"] = p.total_memory_bytes;

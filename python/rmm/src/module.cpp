@@ -2,8 +2,10 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "binding.hpp"
 #include "rmm/class_names.hpp"
@@ -62,12 +64,44 @@ void warn_of_old_name(const char* old_name, const char* instead) {
     if (PyErr_WarnEx(PyExc_FutureWarning, text.c_str(), 2) != 0) throw nb::python_error();
 }
 
-std::size_t size_of(nb::handle number) {
-    const nb::object index = nb::steal(PyNumber_Index(number.ptr()));
+namespace {
+
+nb::object index_of(nb::handle number, const char* what) {
+    if (PyIndex_Check(number.ptr()) == 0)
+        throw nb::type_error(
+            (std::string(what) + " must be an int, not " + nb::str(nb::object(number.type().attr("__name__"))).c_str())
+                .c_str());
+    nb::object index = nb::steal(PyNumber_Index(number.ptr()));
     if (!index.is_valid()) throw nb::python_error();
+    return index;
+}
+
+[[noreturn]] void refuse_number(const nb::object& number, const char* what, const char* range) {
+    PyErr_Clear();
+    const nb::object text = nb::steal(PyObject_Repr(number.ptr()));
+    PyErr_Clear();  // Python prints no number of very many digits
+    const std::string is = text.is_valid() ? std::string("; it is ") + nb::str(text).c_str() : "";
+    PyErr_SetString(PyExc_OverflowError, (std::string(what) + " must be " + range + is).c_str());
+    throw nb::python_error();
+}
+
+}  // namespace
+
+std::size_t size_of(nb::handle number, const char* what) {
+    const nb::object index = index_of(number, what);
     const std::size_t size = PyLong_AsSize_t(index.ptr());
-    if (size == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (size == static_cast<std::size_t>(-1) && PyErr_Occurred() != nullptr)
+        refuse_number(index, what, "between 0 and 2**64 - 1");
     return size;
+}
+
+int int_of(nb::handle number, const char* what) {
+    const nb::object index = index_of(number, what);
+    const long value = PyLong_AsLong(index.ptr());
+    const bool is_int = value >= std::numeric_limits<int>::min() && value <= std::numeric_limits<int>::max();
+    if (!is_int || (value == -1 && PyErr_Occurred() != nullptr))
+        refuse_number(index, what, "between -2**31 and 2**31 - 1");
+    return static_cast<int>(value);
 }
 
 }  // namespace rmm_python

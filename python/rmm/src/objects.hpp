@@ -42,6 +42,7 @@ void make_above(Object* self, nb::handle upstream_mr, Arguments&&... arguments) 
     resource* const object = &below.held->object();
     make_on(self, rmm::get_current_cuda_device().value(), std::move(below.held), object,
             std::forward<Arguments>(arguments)...);
+    self->on_upstream.stand_on(nb::inst_ptr<resource_object>(below.object)->dependents);
     self->upstream_mr = std::move(below.object);
 }
 
@@ -90,7 +91,7 @@ void add_pool_members(Class& c, Object*) {
         c.def(
             "trim",
             [](const Object& self, nb::handle keep_bytes) {
-                const std::size_t keep = size_of(keep_bytes);
+                const std::size_t keep = size_of(keep_bytes, "keep_bytes");
                 auto& pool = self.get();
                 const without_gil released;
                 return pool.trim(keep);
@@ -104,7 +105,7 @@ void add_pool_members(Class& c, Object*) {
     if constexpr (requires(Object& o) { o.get().set_release_threshold(std::size_t{}); })
         c.def(
             "set_release_threshold",
-            [](const Object& self, nb::handle bytes) { self.get().set_release_threshold(bytes_of(bytes)); },
+            [](const Object& self, nb::handle bytes) { self.get().set_release_threshold(bytes_of(bytes, "bytes")); },
             nb::arg("bytes").none(), "From how many bytes that the pool holds on, unused memory goes back at a free.");
 }
 

@@ -61,9 +61,9 @@ cudaMemPool_t pool_of(nb::handle object) {
     return static_cast<cudaMemPool_t>(address);
 }
 
-std::optional<std::size_t> optional_bytes(nb::handle size) {
+std::optional<std::size_t> optional_bytes(nb::handle size, const char* what) {
     if (size.is_none()) return std::nullopt;
-    return bytes_of(size);
+    return bytes_of(size, what);
 }
 
 void init_async(async_object* self, nb::handle initial, nb::handle threshold, bool ipc, bool fabric) {
@@ -72,7 +72,8 @@ void init_async(async_object* self, nb::handle initial, nb::handle threshold, bo
     if (ipc || fabric)
         handles = static_cast<handle_type>((ipc ? static_cast<int>(handle_type::posix_file_descriptor) : 0) |
                                            (fabric ? static_cast<int>(handle_type::fabric) : 0));
-    make(self, optional_bytes(initial).value_or(0), optional_bytes(threshold), handles);
+    make(self, optional_bytes(initial, "initial_pool_size").value_or(0), optional_bytes(threshold, "release_threshold"),
+         handles);
 }
 
 /// "12.5 MiB" in bytes. The unit is one of `units`, case ignored.
@@ -130,7 +131,7 @@ std::size_t parsed(const std::string& text) {
 }
 
 std::uintptr_t allocate(const resource_object& self, nb::handle nbytes, nb::handle on) {
-    const std::size_t bytes = size_of(nbytes);
+    const std::size_t bytes = size_of(nbytes, "nbytes");
     const stream_argument stream(on);
     native& held = *self.need();
     const without_gil released;
@@ -139,8 +140,8 @@ std::uintptr_t allocate(const resource_object& self, nb::handle nbytes, nb::hand
 }
 
 void deallocate(const resource_object& self, nb::handle ptr, nb::handle nbytes, nb::handle on) {
-    const std::size_t address = size_of(ptr);
-    const std::size_t bytes = size_of(nbytes);
+    const std::size_t address = size_of(ptr, "ptr");
+    const std::size_t bytes = size_of(nbytes, "nbytes");
     const stream_argument stream(on);
     native& held = *self.need();
     const without_gil released;
@@ -174,23 +175,64 @@ void bind_base(const nb::object& default_stream) {
 
 }  // namespace
 
-std::size_t bytes_of(nb::handle size) {
+std::size_t bytes_of(nb::handle size, const char* what) {
     if (nb::isinstance<nb::str>(size)) return parsed(nb::cast<std::string>(size));
-    return size_of(size);
+    return size_of(size, what);
 }
 
 void let_go(native_ptr& held) noexcept {
-    if (!held || held.use_count() > 1) return;  // the one that is left lets go of it
-    if (is_exiting()) {
+    if (held.use_count() > 1) {
+        held.reset();
+    } else if (held && is_exiting()) {
         new native_ptr(std::move(held));  // left to the end of the process
-        return;
+    } else if (held) {
+        native_ptr last = std::move(held);
+        const without_gil released;
+        last.reset();
     }
-    const without_gil released;
-    held.reset();
+}
+
+void dependent::stand_on(list& below) noexcept {
+    leave();
+    next_ = below.first_;
+    if (next_ != nullptr) next_->link_ = &next_;
+    link_ = &below.first_;
+    below.first_ = this;
+}
+
+void dependent::leave() noexcept {
+    if (link_ == nullptr) return;
+    *link_ = next_;
+    if (next_ != nullptr) next_->link_ = link_;
+    link_ = nullptr;
+}
+
+void dependent::list::release() noexcept {
+    while (first_ != nullptr) {
+        dependent& d = *first_;
+        d.leave();
+        d.release_(d.user_);
+    }
+}
+
+void adaptor_object::release(void* self) noexcept {
+    auto& object = *static_cast<adaptor_object*>(self);
+    object.dependents.release();
+    let_go(object.held);
+}
+
+native& native::keep(const known_resource& self) noexcept {
+    native& kept = *self.held;
+    if (kept.num_kept_++ == 0) {
+        kept.self_ = self.held;
+        kept.object_ = self.object;
+    }
+    return kept;
 }
 
 void native::unkeep() noexcept {
     if (--num_kept_ != 0) return;
+    const nb::object object = std::move(object_);
     native_ptr last = std::move(self_);
     let_go(last);
 }
@@ -198,8 +240,8 @@ void native::unkeep() noexcept {
 const native_ptr& resource_object::need() const {
     if (!held)
         throw std::runtime_error("this resource has nothing behind it: an object of the bare base class cannot "
-                                 "allocate; for a resource made of "
-                                 "functions of Python use CallbackMemoryResource");
+                                 "allocate, nor one whose memory the garbage collector has given back; for a resource "
+                                 "made of functions of Python use CallbackMemoryResource");
     return held;
 }
 
@@ -231,7 +273,7 @@ void bind_resources(nb::module_&) {
     of_helper.def(
         "parse_bytes",
         [](nb::handle s) -> nb::object {
-            if (PyLong_Check(s.ptr())) return nb::borrow(s);
+            if (PyIndex_Check(s.ptr()) != 0) return nb::steal(PyNumber_Index(s.ptr()));
             if (!nb::isinstance<nb::str>(s)) throw nb::type_error("bytes are an int, or text with a unit: \"4MiB\"");
             return nb::int_(parsed(nb::cast<std::string>(s)));
         },
@@ -243,7 +285,7 @@ void bind_resources(nb::module_&) {
             [](cuda_object* self, nb::object device) {
                 if (device.is_none()) return make(self);
                 warn_of_old_name("CudaMemoryResource(device)", "rmm.mr.set_per_device_resource");
-                make_on(self, static_cast<int>(size_of(device)), nullptr);
+                make_on(self, int_of(device, "device"), nullptr);
             },
             nb::arg("device").none() = nb::none());
     plain_class<managed_object>("ManagedMemoryResource", "Memory that moves between the host and the devices.")
@@ -255,7 +297,7 @@ void bind_resources(nb::module_&) {
     plain_class<headroom_object>("SamHeadroomMemoryResource",
                                  "The same, on the device as long as `headroom` bytes of it stay free.")
         .def(
-            "__init__", [](headroom_object* self, nb::handle headroom) { make(self, bytes_of(headroom)); },
+            "__init__", [](headroom_object* self, nb::handle headroom) { make(self, bytes_of(headroom, "headroom")); },
             nb::arg("headroom").none());
     nb::class_<pool_handle>(named_module(of_resources), "PoolHandle", "The handle of a memory pool of the driver.")
         .def("__int__", [](const pool_handle& p) { return number(p.handle); });
@@ -283,7 +325,7 @@ void bind_resources(nb::module_&) {
         .def("pool_handle", [](const async_managed_object& self) { return number(self.get().pool_handle()); });
     auto vmm = plain_class<vmm_object>("VmmMemoryResource", "A pool on virtual memory, which does not fragment.");
     vmm.def(
-        "__init__", [](vmm_object* self, nb::handle maximum) { make(self, optional_bytes(maximum)); },
+        "__init__", [](vmm_object* self, nb::handle maximum) { make(self, optional_bytes(maximum, "maximum_size")); },
         nb::arg("maximum_size").none() = nb::none());
     vmm.def("pool_size", [](const vmm_object& self) { return self.get().pool_size(); });
     add_pool_members(vmm, static_cast<vmm_object*>(nullptr));
@@ -291,7 +333,9 @@ void bind_resources(nb::module_&) {
         plain_class<pinned_pool_object>("PinnedPoolMemoryResource", "A pool of page-locked memory of the host.");
     pinned.def(
         "__init__",
-        [](pinned_pool_object* self, nb::handle maximum) { make(self, std::size_t{0}, optional_bytes(maximum)); },
+        [](pinned_pool_object* self, nb::handle maximum) {
+            make(self, std::size_t{0}, optional_bytes(maximum, "maximum_size"));
+        },
         nb::arg("maximum_size").none() = nb::none());
     pinned.def("pool_size", [](const pinned_pool_object& self) { return self.get().pool_size(); });
     add_pool_members(pinned, static_cast<pinned_pool_object*>(nullptr));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "binding.hpp"
 #include "rmm/cuda_stream.hpp"
@@ -55,9 +56,7 @@ struct stream_pool {
 };
 
 cudaStream_t handle_of_number(nb::handle number) {
-    void* const address = PyLong_AsVoidPtr(number.ptr());
-    if (address == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
-    return static_cast<cudaStream_t>(address);
+    return reinterpret_cast<cudaStream_t>(size_of(number, "the handle of a stream"));
 }
 
 /// The module, if somebody has imported it.
@@ -87,14 +86,17 @@ std::optional<cudaStream_t> handle_of_foreign(nb::handle object) {
         if (!version.equal(nb::int_(0))) refuse_protocol(version);
         return handle_of_number(nb::object(protocol[1]));
     }
-    if (is_instance_of(object, "numba.cuda.cudadrv.driver", "Stream"))
-        return handle_of_number(nb::steal(PyNumber_Long(object.ptr())));
+    if (is_instance_of(object, "numba.cuda.cudadrv.driver", "Stream")) {
+        const nb::object number = nb::steal(PyNumber_Long(object.ptr()));
+        if (!number.is_valid()) throw nb::python_error();
+        return handle_of_number(number);
+    }
     if (is_instance_of(object, "cupy.cuda.stream", "Stream") ||
         is_instance_of(object, "cupy.cuda.stream", "ExternalStream"))
         return handle_of_number(object.attr("ptr"));
     if (nb::hasattr(object, "cuda_stream")) {
         const nb::object handle = object.attr("cuda_stream");
-        if (PyLong_Check(handle.ptr())) return handle_of_number(handle);
+        if (PyIndex_Check(handle.ptr()) != 0) return handle_of_number(handle);
     }
     return std::nullopt;
 }
@@ -117,7 +119,12 @@ stream from_object(nb::handle object) {
 nb::object object_of(stream made) { return nb::cast(std::move(made)); }
 
 flags flags_of(nb::handle object) {
-    return static_cast<flags>(nb::cast<unsigned>(nb::steal(PyNumber_Index(object.ptr()))));
+    const std::size_t number = size_of(object, "flags");
+    if (number > static_cast<std::size_t>(flags::non_blocking))
+        throw nb::value_error(
+            ("flags must be CudaStreamFlags.SYNC_DEFAULT (0) or NON_BLOCKING (1), not " + std::to_string(number))
+                .c_str());
+    return static_cast<flags>(number);
 }
 
 void init_stream(stream* self, nb::object obj, nb::object given) {
@@ -138,7 +145,7 @@ stream_argument::stream_argument(nb::handle object) {
         object_ = nb::borrow(object);
     } else if (object.is_none()) {
         throw nb::type_error("stream argument cannot be None");
-    } else if (PyLong_Check(object.ptr())) {
+    } else if (PyIndex_Check(object.ptr()) != 0) {
         warn_of_old_name("a stream given as a number", "a Stream");
         object_ = object_of({handle_of_number(object), {}});
     } else {
@@ -205,7 +212,8 @@ void bind_streams() {
         .def(
             "__init__",
             [](stream_pool* self, nb::handle size, nb::object given) {
-                new (self) stream_pool(size_of(size), given.is_none() ? flags::sync_default : flags_of(given));
+                new (self)
+                    stream_pool(size_of(size, "pool_size"), given.is_none() ? flags::sync_default : flags_of(given));
             },
             nb::arg("pool_size") = 16, nb::arg("flags") = flags::sync_default)
         .def("get_pool_size", [](const stream_pool& p) { return p.held->get_pool_size(); })
@@ -214,7 +222,7 @@ void bind_streams() {
             [](nb::handle self, nb::object id) {
                 const stream_pool& p = *nb::inst_ptr<stream_pool>(self);
                 const rmm::cuda_stream_view view =
-                    id.is_none() ? p.held->get_stream() : p.held->get_stream(size_of(id));
+                    id.is_none() ? p.held->get_stream() : p.held->get_stream(size_of(id, "stream_id"));
                 return object_of({view.value(), nb::borrow(self)});
             },
             nb::arg("stream_id").none() = nb::none(),

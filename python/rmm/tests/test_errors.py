@@ -9,6 +9,7 @@ import traceback
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rmm
@@ -103,6 +104,18 @@ def test_a_callback_that_returns_no_int_is_a_runtime_error(result: Any) -> None:
     resource = mr.CallbackMemoryResource(lambda nbytes, stream: result, lambda ptr, nbytes, stream: None)
     with pytest.raises(RuntimeError):
         DeviceBuffer(size=8, mr=resource)
+
+
+@pytest.mark.parametrize("result", [-1, -(1 << 70), 1 << 64, np.int64(-1)], ids=repr)
+def test_a_number_that_is_no_address_is_an_error(result: Any) -> None:
+    frees: list[int] = []
+    resource = mr.CallbackMemoryResource(lambda nbytes, stream: result, lambda ptr, nbytes, stream: frees.append(ptr))
+    with pytest.raises(RuntimeError, match="the address that allocate_func returns must be between 0 and") as caught:
+        DeviceBuffer(size=8, mr=resource)
+    assert str(int(result)) in str(caught.value)
+    with pytest.raises(RuntimeError):
+        resource.allocate(8)
+    assert frees == []
 
 
 def test_a_failed_callback_leaves_no_cause_to_later_errors() -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import threading
 import weakref
 from typing import Any
 
@@ -151,3 +152,165 @@ def test_nothing_leaks_over_many_stacks() -> None:
     gc.collect()
     assert mr.available_device_memory()[0] == free
     assert len(gc.get_objects()) < objects + 20
+
+
+# ---- cycles through functions
+
+
+class Manager:
+    """Owns resources that call it."""
+
+    def __init__(self, above: str, freed: list[int]) -> None:
+        self.cuda = mr.CudaMemoryResource()
+        self.freed = freed
+        callback = mr.CallbackMemoryResource(self.allocate, self.free)
+        self.mr: mr.DeviceMemoryResource = callback
+        if above == "failure_callback":
+            self.mr = mr.FailureCallbackResourceAdaptor(callback, self.make_room)
+        elif above == "pool":
+            self.mr = mr.PoolMemoryResource(callback, MIB, MIB)
+        elif above == "stack":
+            pool = mr.PoolMemoryResource(mr.StatisticsResourceAdaptor(callback), MIB, MIB)
+            self.mr = mr.FailureCallbackResourceAdaptor(mr.TrackingResourceAdaptor(pool), self.make_room)
+        elif above == "binning":
+            binning = mr.BinningMemoryResource(mr.CudaMemoryResource())
+            binning.add_bin(MIB, callback)
+            self.mr = binning
+
+    def allocate(self, nbytes: int, stream: Stream) -> int:
+        return self.cuda.allocate(nbytes, stream)
+
+    def free(self, ptr: int, nbytes: int, stream: Stream) -> None:
+        self.cuda.deallocate(ptr, nbytes, stream)
+        self.freed.append(nbytes)
+
+    def make_room(self, nbytes: int) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("with_buffers", [False, True], ids=["empty", "with buffers"])
+@pytest.mark.parametrize("above", ["callback", "failure_callback", "pool", "stack", "binning"])
+def test_a_manager_that_owns_its_resource_gives_everything_back(above: str, with_buffers: bool) -> None:
+    free, _ = mr.available_device_memory()
+    freed: list[int] = []
+    managers = []
+    for _ in range(5):
+        manager = Manager(above, freed)
+        if with_buffers:
+            manager.buffers = [DeviceBuffer(size=1000 + i, mr=manager.mr) for i in range(3)]  # type: ignore[attr-defined]
+        managers.append(weakref.ref(manager))
+    del manager
+    gc.collect()
+    assert [gone() for gone in managers] == [None] * 5
+    assert mr.available_device_memory()[0] == free
+    assert len(freed) == (5 if above in ("pool", "stack") else 15 if with_buffers else 0)
+
+
+def test_a_manager_whose_buffer_is_in_use_is_not_collected() -> None:
+    freed: list[int] = []
+    manager = Manager("pool", freed)
+    gone = weakref.ref(manager)
+    b = DeviceBuffer.to_device(b"abc")
+    b = DeviceBuffer(size=3, mr=manager.mr)
+    del manager
+    gc.collect()
+    b.copy_from_host(b"abc")
+    assert b.tobytes() == b"abc"
+    assert gone() is not None
+    assert freed == []
+    del b
+    gc.collect()
+    assert gone() is None
+    assert freed == [MIB]
+
+
+def test_a_manager_whose_resource_is_in_the_table_is_not_collected() -> None:
+    freed: list[int] = []
+    manager = Manager("pool", freed)
+    mr.set_current_device_resource(manager.mr)
+    gone = weakref.ref(manager)
+    del manager
+    gc.collect()
+    assert DeviceBuffer.to_device(b"abc").tobytes() == b"abc"
+    mr.set_current_device_resource(mr.CudaMemoryResource())
+    gc.collect()
+    assert gone() is None
+    assert freed == [MIB]
+
+
+def test_a_class_whose_own_methods_allocate_is_collected() -> None:
+    cuda = mr.CudaMemoryResource()
+    freed: list[int] = []
+
+    class Resource(mr.CallbackMemoryResource):
+        def __init__(self) -> None:
+            super().__init__(self.take, self.give)
+
+        def take(self, nbytes: int, stream: Stream) -> int:
+            return cuda.allocate(nbytes, stream)
+
+        def give(self, ptr: int, nbytes: int, stream: Stream) -> None:
+            cuda.deallocate(ptr, nbytes, stream)
+            freed.append(nbytes)
+
+    class Asked(mr.FailureCallbackResourceAdaptor):
+        def __init__(self, upstream: mr.DeviceMemoryResource) -> None:
+            super().__init__(upstream, self.ask)
+
+        def ask(self, nbytes: int) -> bool:
+            return False
+
+    resource = Resource()
+    asked = Asked(resource)
+    assert DeviceBuffer.to_device(b"abc").tobytes() == b"abc"
+    resource.buffer = DeviceBuffer(size=7, mr=asked)  # type: ignore[attr-defined]
+    gone: list[weakref.ref[mr.DeviceMemoryResource]] = [weakref.ref(resource), weakref.ref(asked)]
+    del resource, asked
+    gc.collect()
+    assert [r() for r in gone] == [None, None]
+    assert freed == [7]
+
+
+def test_what_a_finalizer_brings_back_after_its_memory_is_gone_says_so() -> None:
+    saved: list[Any] = []
+
+    class Saving(Manager):
+        def __del__(self) -> None:
+            saved.append(self)
+
+    freed: list[int] = []
+    manager = Saving("pool", freed)
+    manager.buffer = DeviceBuffer(size=1000, mr=manager.mr)  # type: ignore[attr-defined]
+    del manager
+    gc.collect()
+    (manager,) = saved
+    assert freed == [MIB]
+    buffer = manager.buffer
+    assert buffer.size == 0
+    with pytest.raises(RuntimeError, match="the garbage collector has given the memory of this buffer back"):
+        buffer.resize(10)
+    with pytest.raises(RuntimeError, match="the garbage collector"):
+        buffer.copy()
+    with pytest.raises(RuntimeError, match="whose memory the garbage collector has given back"):
+        manager.mr.allocate(10)
+
+
+def test_threads_that_make_managers_while_the_collector_runs_leave_nothing() -> None:
+    free, _ = mr.available_device_memory()
+    freed: list[int] = []
+
+    def work() -> None:
+        for i in range(30):
+            manager = Manager(("pool", "stack", "callback")[i % 3], freed)
+            manager.buffers = [DeviceBuffer(size=10, mr=manager.mr)]  # type: ignore[attr-defined]
+            if i % 5 == 0:
+                gc.collect()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert mr.available_device_memory()[0] == free
+    assert len(freed) == 120

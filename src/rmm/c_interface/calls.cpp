@@ -39,6 +39,8 @@ void* allocate(rmm_resource& resource, std::size_t bytes, std::size_t alignment,
     if (alignment != 0 && (!is_pow2(alignment) || alignment > CUDA_ALLOCATION_ALIGNMENT))
         throw invalid_argument(kmm::driver::format(
             "the alignment {} is no power of two up to 256: for more open a resource of kind 'aligned'", alignment));
+    // The free of a null pointer is ignored, so that a resource which counts blocks must not see this one.
+    if (bytes == 0) return nullptr;
     const cuda_set_device_raii on_its_device(cuda_device_id{resource.device()});
     return resource.object().allocate(bytes, cuda_stream_view{stream});
 }

@@ -103,8 +103,11 @@ void block_checker::report(const debug_finding& finding) noexcept {
             last_leak = leaks_printed_++ == most_leaks_printed;
         }
     }
-    if (options_.report != nullptr)
-        options_.report(finding, options_.report_user);
+    if (options_.report != nullptr) try {
+            options_.report(finding, options_.report_user);
+        } catch (...) {
+            rmm::detail::report_misuse("debug_options::report threw for: ", finding.text);
+        }
     else if (last_leak)
         rmm::detail::report_misuse("debug: further blocks are still in use; no more of them are listed");
     else

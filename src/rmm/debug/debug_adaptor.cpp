@@ -1,7 +1,6 @@
 // Implements <rmm/mr/detail/debug_adaptor.hpp>. Any thread.
 #include "rmm/mr/detail/debug_adaptor.hpp"
 
-#include <exception>
 #include <string>
 
 #include "rmm/class_names.hpp"
@@ -25,8 +24,8 @@ class upstream_memory final : public memory_below {
     void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept override {
         try {
             upstream_.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, rmm::detail::onward_stream(stream));
-        } catch (const std::exception& e) {
-            rmm::detail::report_misuse("the upstream of an adaptor threw in deallocate: ", e.what());
+        } catch (...) {
+            report_throw_in_deallocate("the upstream of an adaptor");
         }
     }
     void deallocate_unused(void* ptr, std::size_t bytes, cuda_stream_view own) noexcept override {

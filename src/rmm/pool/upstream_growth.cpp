@@ -54,7 +54,7 @@ constexpr std::size_t least_short = 64;
 constexpr unsigned most_refused = 14;
 
 /// What is behind it are figures, of which the pool gives its own.
-std::string first_line(const char* text) { return std::string(text, std::strcspn(text, "\n")); }
+std::string first_line(const char* text) { return text == nullptr ? "" : std::string(text, std::strcspn(text, "\n")); }
 
 }  // namespace
 
@@ -402,10 +402,8 @@ void* upstream_growth::ask_upstream(std::size_t* attempt, std::size_t size, cuda
 void upstream_growth::return_upstream(void* base, std::size_t size, cuda_stream_view stream) noexcept {
     try {
         upstream_.deallocate_async(base, size, unit, rmm::detail::onward_stream(stream));
-    } catch (const std::exception& e) {
-        rmm::detail::report_misuse("the upstream of a pool threw in deallocate: ", e.what());
     } catch (...) {
-        rmm::detail::report_misuse("the upstream of a pool threw in deallocate");
+        report_throw_in_deallocate("the upstream of a pool");
     }
 }
 

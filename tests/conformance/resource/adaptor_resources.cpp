@@ -40,8 +40,7 @@ INSTANTIATE_TEST_SUITE_P(aligned_to_4096, ResourceConformance,
                          testing::Values(conforming{
                              .make = [] { return over_cuda<aligned_resource_adaptor<cuda_memory_resource>>(4096); },
                              .equal_by_type = true,
-                             .supports_get_mem_info = true,
-                             .null_for_zero_bytes = false}));
+                             .supports_get_mem_info = true}));
 
 INSTANTIATE_TEST_SUITE_P(thread_safe, ResourceConformance,
                          testing::Values(conforming{

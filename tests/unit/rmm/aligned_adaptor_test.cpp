@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <random>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fake_resource.hpp"
 #include "rmm/mr/aligned_resource_adaptor.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
+#include "rmm/mr/pool_memory_resource.hpp"
 
 namespace {
 
@@ -61,7 +65,7 @@ TEST(AlignedAdaptor, passes_what_is_below_the_threshold_through) {
 TEST(AlignedAdaptor, asks_for_enough_to_find_an_aligned_address) {
     fake_resource upstream;
     aligned adaptor{&upstream, 4096};
-    const std::size_t sizes[][2] = {{1000, 7936}, {65536, 69376}, {73728, 77568}, {77800, 81664}, {0, 3840}};
+    const std::size_t sizes[][2] = {{1000, 7936}, {65536, 69376}, {73728, 77568}, {77800, 81664}};
     for (const auto& [asked, expected] : sizes) {
         void* const ptr = adaptor.allocate(asked);
         EXPECT_NE(ptr, nullptr);
@@ -69,6 +73,47 @@ TEST(AlignedAdaptor, asks_for_enough_to_find_an_aligned_address) {
         adaptor.deallocate(ptr, asked);
         EXPECT_EQ(upstream.frees.back().bytes, expected) << asked;
     }
+}
+
+TEST(AlignedAdaptor, passes_zero_bytes_on_so_that_no_block_has_their_address) {
+    fake_resource upstream;
+    upstream.answers = {256, 4096 + 256};
+    aligned adaptor{&upstream, 4096};
+    void* const nothing = adaptor.allocate(0);
+    EXPECT_EQ(nothing, at(256));
+    EXPECT_EQ(upstream.allocations.back().bytes, 0u);
+    adaptor.deallocate(nothing, 0);
+    EXPECT_EQ(upstream.frees.back().ptr, at(256));
+    EXPECT_EQ(upstream.frees.back().bytes, 0u);
+}
+
+TEST(AlignedAdaptor, a_request_of_zero_bytes_never_has_the_address_of_a_block) {
+    cuda_memory_resource cuda;
+    pool_memory_resource<cuda_memory_resource> pool{&cuda, 16 << 20, 16 << 20};
+    aligned_resource_adaptor<pool_memory_resource<cuda_memory_resource>> adaptor{&pool, 4096};
+    std::vector<std::pair<void*, std::size_t>> live;
+    std::mt19937 random(1);
+    for (int i = 0; i < 500; ++i) {
+        const std::size_t bytes = random() % 2 == 0 ? 0 : 1 + random() % 8000;
+        live.emplace_back(adaptor.allocate(bytes), bytes);
+        std::swap(live[random() % live.size()], live.back());
+        if (random() % 3 != 0) continue;
+        adaptor.deallocate(live.back().first, live.back().second);
+        live.pop_back();
+    }
+    std::set<void*> with_bytes;
+    for (auto [ptr, bytes] : live) {
+        if (bytes != 0) {
+            EXPECT_TRUE(with_bytes.insert(ptr).second);
+        }
+    }
+    for (auto [ptr, bytes] : live) {
+        if (bytes == 0) {
+            EXPECT_EQ(with_bytes.count(ptr), 0u);
+        }
+    }
+    for (auto [ptr, bytes] : live) adaptor.deallocate(ptr, bytes);
+    EXPECT_EQ(pool.statistics().num_blocks, 0u);
 }
 
 TEST(AlignedAdaptor, gives_the_first_aligned_address_and_returns_what_upstream_gave) {

@@ -236,6 +236,25 @@ TEST(TrackingAdaptor, null_is_neither_tracked_nor_misuse) {
     EXPECT_EQ(log.take(), "");
 }
 
+TEST(TrackingAdaptor, blocks_of_zero_bytes_that_share_an_address_are_neither_tracked_nor_misuse) {
+    for (const bool as_map : {false, true}) {
+        fake_resource upstream;
+        upstream.answers = {256, 256, 256, 512};
+        tracking mr{&upstream, true};
+        if (as_map) (void)mr.get_outstanding_allocations();
+        captured_log log;
+        void* const some[] = {mr.allocate(0), mr.allocate(0), mr.allocate(0)};
+        void* const block = mr.allocate(100);
+        for (void* ptr : some) mr.deallocate(ptr, 0);
+        EXPECT_EQ(log.take(), "");
+        EXPECT_EQ(upstream.frees.size(), 3u);
+        EXPECT_EQ(mr.get_allocated_bytes(), 100u);
+        mr.deallocate(block, 0);
+        EXPECT_EQ(log.take(), "[error ] Alloc bytes (100) and Dealloc bytes (0) do not match\n");
+        EXPECT_TRUE(mr.get_outstanding_allocations().empty());
+    }
+}
+
 TEST(TrackingAdaptor, an_address_that_was_freed_behind_its_back_is_tracked_anew) {
     for (const bool as_map : {false, true}) {
         fake_resource upstream;

@@ -91,6 +91,23 @@ TEST(CInterface, the_hook_for_cupy_remembers_no_null_and_the_last_block_of_an_ad
     rmm::mr::set_current_device_resource(nullptr);
 }
 
+TEST(CInterface, zero_bytes_are_null_and_count_as_no_block) {
+    for (const char* kind : {"cuda", "system", "managed"}) {
+        const owned below = open(kind);
+        const owned counted = open("statistics", nullptr, below.get());
+        void* pointer = counted.get();
+        ASSERT_EQ(rmm_allocate(counted.get(), 0, 0, nullptr, &pointer), RMM_OK);
+        EXPECT_EQ(pointer, nullptr);
+        EXPECT_EQ(rmm_deallocate(counted.get(), pointer, 0, nullptr), RMM_OK);
+        EXPECT_EQ(rmm_deallocate(counted.get(), nullptr, 0, nullptr), RMM_OK);  // as free() of C
+        rmm_statistics found = {};
+        found.struct_size = sizeof found;
+        ASSERT_EQ(rmm_get_statistics(counted.get(), &found), RMM_OK);
+        EXPECT_EQ(found.blocks_now, 0) << kind;
+        EXPECT_EQ(found.bytes_now, 0) << kind;
+    }
+}
+
 TEST(CInterface, no_exception_of_a_resource_crosses_whatever_it_is) {
     throwing resource;
     rmm::mr::set_current_device_resource(&resource);

@@ -49,6 +49,8 @@ class RMM_EXPORT adaptor : public device_memory_resource {
     void upstream_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
         upstream_.deallocate_async(ptr, bytes, CUDA_ALLOCATION_ALIGNMENT, stream);
     }
+    /// Undoes `upstream_allocate` while another exception is on its way: what upstream throws is reported.
+    void undo_upstream_allocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
 
   private:
     [[nodiscard]] std::pair<std::size_t, std::size_t> do_get_mem_info(cuda_stream_view stream) const override;

@@ -80,7 +80,7 @@ def getDeviceCount() -> int:
 
 def getDeviceAttribute(attr: int, device: int) -> int:
     """An attribute by its number, or by ``cuda.bindings``' enum."""
-    return _ask(_core.device_attribute, int(attr), device)
+    return _ask(_core.device_attribute, attr, device)
 
 
 def getDeviceProperties(device: int) -> Any:
