@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "driver/format.hpp"
+#include "driver/name_text.hpp"
+#include "help.hpp"
 #include "kmm/plan/rank_planner.hpp"
 
 namespace kmm::tools {
@@ -34,6 +36,8 @@ struct Wrong : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+std::string in_quotes(std::string_view word) { return "'" + driver::name_text(word) + "'"; }
+
 struct Options {
     Options(int count, char** words) {
         const std::map<std::string, std::function<void(std::string_view)>> known = {
@@ -49,11 +53,12 @@ struct Options {
             if (word == "--dot" || word == "--summary") {
                 (word == "--dot" ? as_dot : as_summary) = true;
             } else if (word.rfind("--", 0) != 0) {
-                if (!what.empty()) throw Wrong("one program at a time, but got '" + what + "' and '" + word + "'");
+                if (!what.empty())
+                    throw Wrong("one program at a time, but got " + in_quotes(what) + " and " + in_quotes(word));
                 what = word;
             } else {
                 const auto at = known.find(word);
-                if (at == known.end()) throw Wrong("unknown option '" + word + "'");
+                if (at == known.end()) throw Wrong("unknown option " + in_quotes(word));
                 if (++i == count) throw Wrong(word + " needs a value");
                 at->second(words[i]);
             }
@@ -73,7 +78,8 @@ struct Options {
         std::uint32_t value = 0;
         const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (code != std::errc() || end != text.data() + text.size() || value < least || value > most)
-            throw Wrong(driver::format("{} needs a number from {} to {}, but got '{}'", name, least, most, text));
+            throw Wrong(
+                driver::format("{} needs a number from {} to {}, but got {}", name, least, most, in_quotes(text)));
         return value;
     }
 };
@@ -150,7 +156,7 @@ Rules make(const Options& o) {
             rules.use(1 - i % 2, AccessKind::overwrite, {x, y});
         }
     } else {
-        throw Wrong("unknown program '" + o.what + "': axpy, stencil, product or transpose");
+        throw Wrong("unknown program " + in_quotes(o.what) + ": axpy, stencil, product or transpose");
     }
     return rules;
 }
@@ -203,6 +209,7 @@ int run(const Options& o) {
 }  // namespace of_ranks
 
 int plan(int count, char** words) {
+    if (printed_help(count, words, of_ranks::usage)) return 0;
     try {
         return of_ranks::run(of_ranks::Options(count, words));
     } catch (const of_ranks::Wrong& error) {

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "driver/name_text.hpp"
+#include "help.hpp"
 #include "trace_page.hpp"
 #include "trace_reader.hpp"
 #include "trace_summary.hpp"
@@ -27,6 +29,8 @@ int fail(const std::string& what) {
     std::fprintf(stderr, "kmm trace: %s\n", what.c_str());
     return 1;
 }
+
+std::string in_quotes(std::string_view word) { return "'" + driver::name_text(word) + "'"; }
 
 int check(const std::string& file) {
     std::fputs((file + ": " + summary_of(read_trace(file))).c_str(), stdout);
@@ -54,16 +58,18 @@ int view(const std::string& file, const std::string& page) {
         std::filesystem::remove(part, ignored);
         return fail(page + ": cannot be written: " + error.message());
     }
-    std::printf("%s: %llu events\n", page.c_str(), static_cast<unsigned long long>(trace.num_events));
+    std::printf("%s: %llu events%s\n", page.c_str(), static_cast<unsigned long long>(trace.num_events),
+                trace.is_cut_off ? "; INCOMPLETE: the file ends before the trace does" : "");
     return 0;
 }
 
 }  // namespace
 
 int trace(int num_arguments, char** arguments) {
+    if (printed_help(num_arguments, arguments, usage)) return 0;
     const std::string command = num_arguments > 0 ? arguments[0] : "";
     if (command.empty()) return refuse("say what to do: check or view");
-    if (command != "check" && command != "view") return refuse("unknown command '" + command + "'");
+    if (command != "check" && command != "view") return refuse("unknown command " + in_quotes(command));
     std::string file;
     std::string page;
     for (int i = 1; i < num_arguments; ++i) {
@@ -72,9 +78,9 @@ int trace(int num_arguments, char** arguments) {
             if (++i == num_arguments || arguments[i][0] == '\0') return refuse("-o needs the name of the page");
             page = arguments[i];
         } else if (word.size() > 1 && word[0] == '-') {
-            return refuse("unknown option '" + word + "' of " + command);
+            return refuse("unknown option " + in_quotes(word) + " of " + command);
         } else if (!file.empty()) {
-            return refuse(command + " takes one file, but got '" + file + "' and '" + word + "'");
+            return refuse(command + " takes one file, but got " + in_quotes(file) + " and " + in_quotes(word));
         } else {
             file = word;
         }

@@ -129,8 +129,9 @@ struct Trace {
     std::vector<Wait> waits;                                 ///< by begin, position in the file
     std::vector<Mark> marks;                                 ///< by time, position in the file
     std::uint64_t num_events = 0;                            ///< in the file, with those that give names
+    bool is_cut_off = false;  ///< the file ends before the trace does: events are missing, and perhaps names
     /// Beginnings without ends and ends without beginnings: they are left out, where the writer says that it dropped
-    /// events.
+    /// events, or the file is cut off.
     std::uint64_t num_unpaired = 0;
     double begin_us = 0;  ///< the first time of any event, 0 without events
     double end_us = 0;

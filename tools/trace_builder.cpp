@@ -7,6 +7,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "driver/name_text.hpp"
+
 namespace kmm::tools {
 namespace {
 
@@ -14,7 +16,7 @@ namespace {
 /// were equal, differ by three roundings of half a nanosecond at most, and by what is lost in a double.
 constexpr double tolerance_us = 0.0016;
 
-std::string in_quotes(std::string_view text) { return "\"" + std::string(text) + "\""; }
+std::string in_quotes(std::string_view text) { return "\"" + driver::name_text(text) + "\""; }
 
 std::string us_text(double us) {
     char text[64];
@@ -49,7 +51,7 @@ void put(std::vector<T>& values, const std::vector<std::uint32_t>& place) {
 
 }  // namespace
 
-TraceBuilder::TraceBuilder(std::string file) : file_(std::move(file)) {}
+TraceBuilder::TraceBuilder(std::string file) : file_(driver::name_text(file)) {}
 
 void TraceBuilder::refuse(const std::string& what) const { throw TraceError(file_ + ": " + what); }
 
@@ -225,6 +227,7 @@ Trace TraceBuilder::finish() {
 }
 
 void TraceBuilder::check_names() const {
+    if (trace_.is_cut_off) return;
     for (const auto& [pid, naming] : process_names_)
         if (!naming.name && naming.first_event != 0)
             refuse("event " + std::to_string(naming.first_event) + ": process " + std::to_string(pid) +
@@ -253,7 +256,10 @@ void TraceBuilder::place_processes() {
         process.name = naming.name ? *naming.name : text("process " + std::to_string(process.pid));
         process.sort_index = naming.sort_index.value_or(process.pid);
     }
-    for (const auto& [key, index] : lane_indices_) lanes[index].name = *lane_names_[key].name;
+    for (const auto& [key, index] : lane_indices_) {
+        const Naming& naming = lane_names_[key];
+        lanes[index].name = naming.name ? *naming.name : text("thread " + std::to_string(key.second));
+    }
 
     const auto process_place = places(processes.size(), [&](std::uint32_t a, std::uint32_t b) {
         return std::tie(processes[a].sort_index, processes[a].pid) <
@@ -317,7 +323,7 @@ void TraceBuilder::check_lane(std::size_t begin, std::size_t end) {
 }
 
 void TraceBuilder::pair_waits() {
-    const bool forgive = trace_.said("dropped_events", "0") != "0";
+    const bool forgive = trace_.is_cut_off || trace_.said("dropped_events", "0") != "0";
     for (auto& [key, halves] : halves_) pair(key, halves, forgive);
     std::sort(trace_.waits.begin(), trace_.waits.end(), [](const Wait& a, const Wait& b) {
         return std::tie(a.begin_us, a.event) < std::tie(b.begin_us, b.event);
@@ -325,7 +331,7 @@ void TraceBuilder::pair_waits() {
 }
 
 /// The n-th beginning goes with the n-th end, because one wait of an id begins after the one before has ended. Where
-/// events were dropped (`forgive`), what fits nothing is left out.
+/// events are missing (`forgive`), what fits nothing is left out.
 void TraceBuilder::pair(const WaitKey& key, Halves& halves, bool forgive) {
     const auto by_time = [](const Half& a, const Half& b) {
         return std::tie(a.time_us, a.event) < std::tie(b.time_us, b.event);

@@ -44,6 +44,9 @@ class TraceBuilder {
     /// Checks the event alone. Constant time.
     void add(const RawEvent& event);
 
+    /// The file ends before the trace does: what would have come is not missed.
+    void cut_off() { trace_.is_cut_off = true; }
+
     /// Checks what holds between events and sorts: O(n log n). Nothing may be added afterwards.
     Trace finish();
 

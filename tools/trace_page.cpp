@@ -75,6 +75,7 @@ class Encoder {
         for (const auto& [key, value] : trace_.about) head_["about"][key] = value;
         head_["num_events"] = trace_.num_events;
         head_["num_unpaired"] = trace_.num_unpaired;
+        head_["is_cut_off"] = trace_.is_cut_off;
         head_["processes"] = ordered_json::array();
         for (const Process& process : trace_.processes)
             head_["processes"].push_back({{"pid", process.pid}, {"name", trace_.text(process.name)}});

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "driver/name_text.hpp"
 #include "trace_builder.hpp"
 
 namespace kmm::tools {
@@ -68,6 +69,7 @@ class TraceFile {
         depth_ = 1;
     }
     [[noreturn]] void refuse_event(const std::string& what) const;
+    std::string key_in_quotes() const { return "\"" + driver::name_text(key_) + "\""; }
     std::string number_of_event() const { return std::to_string(builder_.num_events() + 1); }
 
     TraceBuilder builder_;
@@ -109,7 +111,7 @@ bool TraceFile::start_object(std::size_t) {
             skip();
         }
         return true;
-    case Place::arguments: refuse_event("\"" + key_ + "\" of its \"args\" is an object; numbers and texts are known");
+    case Place::arguments: refuse_event(key_in_quotes() + " of its \"args\" is an object; numbers and texts are known");
     case Place::about: skip(); return true;
     case Place::skipped: ++depth_; return true;
     }
@@ -137,7 +139,7 @@ bool TraceFile::start_array(std::size_t) {
     case Place::outside:
         builder_.refuse("is a list and not an object with a list \"traceEvents\": a runtime does not write that");
     case Place::events: refuse_event("is a list and not an object");
-    case Place::arguments: refuse_event("\"" + key_ + "\" of its \"args\" is a list; numbers and texts are known");
+    case Place::arguments: refuse_event(key_in_quotes() + " of its \"args\" is a list; numbers and texts are known");
     case Place::file:
         if (key_ == "traceEvents") {
             if (std::exchange(has_events_, true)) builder_.refuse("has \"traceEvents\" twice");
@@ -199,7 +201,7 @@ bool TraceFile::take(const Scalar& value) {
 
 template<class T>
 void TraceFile::set(std::optional<T>& field, T value) {
-    if (field) refuse_event("has \"" + key_ + "\" twice");
+    if (field) refuse_event("has " + key_in_quotes() + " twice");
     field = std::move(value);
 }
 
@@ -208,7 +210,7 @@ void TraceFile::take_field(const Scalar& value) {
     const bool is_text = value.kind == Argument::Kind::text;
     const bool is_integer = value.kind == Argument::Kind::integer;
     const auto must = [&](bool right, const char* what) {
-        if (!right) refuse_event("\"" + key_ + "\" is not " + what);
+        if (!right) refuse_event(key_in_quotes() + " is not " + what);
     };
     if (key_ == "ts" || key_ == "dur") {
         must(is_integer || value.kind == Argument::Kind::number, "a number");
@@ -227,8 +229,13 @@ void TraceFile::take_field(const Scalar& value) {
     }
 }
 
-/// The parser's text without its number in brackets, and where in the trace it was.
+/// A file that ends too early is a trace as far as it goes, once it has events. Else: the parser's text without its
+/// number in brackets, and where in the trace it was.
 bool TraceFile::parse_error(std::size_t byte, const std::string&, const nlohmann::json::exception& error) {
+    if (in_.eof() && has_events_) {
+        builder_.cut_off();
+        return false;
+    }
     std::string text = error.what();
     if (const auto bracket = text.find("] "); bracket != std::string::npos) text = text.substr(bracket + 2);
     const bool inside = place_ == Place::events || place_ == Place::event || place_ == Place::arguments;
@@ -239,7 +246,7 @@ bool TraceFile::parse_error(std::size_t byte, const std::string&, const nlohmann
                     : "the file ends before the trace does: whoever wrote it has been ended, or the disk was full";
     else
         what += "is not JSON";
-    builder_.refuse(what + " (" + text + ")");
+    builder_.refuse(what + " (" + driver::name_text(text) + ")");
 }
 
 }  // namespace
@@ -249,7 +256,7 @@ Trace read_trace(std::istream& in, const std::string& name) {
     try {
         nlohmann::json::sax_parse(in, &file);
     } catch (const std::ios_base::failure& error) {
-        throw TraceError(name + ": cannot be read: " + error.code().message());
+        throw TraceError(driver::name_text(name) + ": cannot be read: " + error.code().message());
     }
     return file.finish();
 }
@@ -257,7 +264,7 @@ Trace read_trace(std::istream& in, const std::string& name) {
 Trace read_trace(const std::string& path) {
     errno = 0;
     std::ifstream in(path, std::ios::binary);
-    if (!in) throw TraceError(path + ": cannot be opened: " + std::strerror(errno));
+    if (!in) throw TraceError(driver::name_text(path) + ": cannot be opened: " + std::strerror(errno));
     return read_trace(in, path);
 }
 

@@ -48,6 +48,11 @@ void add_head(const Trace& trace, std::string& out) {
           static_cast<unsigned long long>(trace.num_events), time_text(trace.duration_us()).c_str(),
           of(trace.said("kmm_version", "?")).c_str(), of(trace.said("driver", "?")).c_str(),
           of(trace.said("device_times", "?")).c_str());
+    if (trace.is_cut_off)
+        print(out,
+              "INCOMPLETE: the file ends before the trace does: whoever wrote it has been ended, or the disk was full; "
+              "%llu halves of waits are left out\n",
+              static_cast<unsigned long long>(trace.num_unpaired));
     if (dropped != "0")
         print(out, "INCOMPLETE: %s events were dropped by the writer; %llu halves of waits are left out\n",
               dropped.c_str(), static_cast<unsigned long long>(trace.num_unpaired));

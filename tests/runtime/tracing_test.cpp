@@ -243,6 +243,25 @@ TEST(Tracing, a_trace_is_on_the_disk_while_the_runtime_does_nothing) {
     EXPECT_NE(text().find("\"double\""), std::string::npos);
 }
 
+TEST(Tracing, a_second_runtime_puts_its_number_into_the_names_of_its_files) {
+    const std::string base = ::testing::TempDir() + "kmm_second_" + std::to_string(getpid());
+    RuntimeConfig config = config_with(1);
+    config.trace = base + ".json";
+    config.record = base + "_record";
+    std::vector<std::string> traces, records;
+    {
+        const RuntimeHandle a = kmm::make_runtime(config), b = kmm::make_runtime(config);
+        const std::string number = "." + std::to_string(b.info().runtime_number());
+        traces = {config.trace, base + number + ".json"};
+        records = {config.record, config.record + number};
+        EXPECT_THROW(b.trace(config.trace), kmm::InvalidArgument) << "that name was asked for";
+    }
+    for (const std::string& path : traces) EXPECT_NO_THROW((void)kmm::tools::read_trace(path)) << path;
+    for (const std::string& path : records) EXPECT_TRUE(std::ifstream(path).good()) << path;
+    for (const auto& paths : {traces, records})
+        for (const std::string& path : paths) std::remove(path.c_str());
+}
+
 TEST(Tracing, file_names_may_hold_the_numbers_of_process_and_runtime) {
     const std::string base = ::testing::TempDir() + "kmm_numbers_";
     RuntimeConfig config = config_with(1);

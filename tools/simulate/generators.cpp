@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kmm/graph/box.hpp"
+#include "simulate/fitting_programs.hpp"
 
 namespace kmm::simulate {
 
@@ -55,12 +56,12 @@ class Builder {
     }
     /// What comes next waits for all that there is, where the program does.
     void begin_run(const Runs& runs) {
-        if (runs.are_waited_for) program_.waited_for_all.insert(program_.tasks.size() + 1);
+        if (runs.are_waited_for) program_.waited_for_all.insert(num_tasks_ + 1);
     }
 
     void begin(trace::TaskKind kind, const std::string& name, trace::Memory memory) {
         task_ = {};
-        task_.number = program_.tasks.size() + 1;
+        task_.number = kind == trace::TaskKind::transfer ? graph::first_helper + ++num_helpers_ : ++num_tasks_;
         task_.kind = kind;
         task_.name = name;
         task_.memory = memory;
@@ -70,7 +71,9 @@ class Builder {
         task_.block[0] = 256;
         task_.block[1] = task_.block[2] = 1;
     }
-    void kernel(const std::string& name) { begin(trace::TaskKind::kernel, name, trace::Memory::of_device(0)); }
+    void kernel(const std::string& name, std::uint32_t device = 0) {
+        begin(trace::TaskKind::kernel, name, trace::Memory::of_device(device));
+    }
     void use(trace::Number array, std::uint32_t chunk, AccessKind kind) {
         const trace::Array& a = program_.arrays[array - 1];
         trace::Use& u = new_use(array, chunk, kind, a.chunks[chunk]);
@@ -81,28 +84,25 @@ class Builder {
     }
     /// Chunks of a region of an array that is only read, as a temporary or where they are.
     void use_across(trace::Number array, const Box& region) {
-        trace::Array& temporary = new_array("", program_.arrays[array - 1].element_bytes, 0);
-        const trace::Array& a = program_.arrays[array - 1];
-        temporary.rank = a.rank;
-        temporary.box = region;
-        temporary.chunks = {region};
-        trace::Use& whole = new_use(temporary.number, 0, AccessKind::read, region);
+        const trace::Number temporary = new_temporary(array, region);
+        trace::Use& whole = new_use(temporary, 0, AccessKind::read, region);
         whole.needs_content = whole.gathers = true;
-        across_.emplace_back(array, temporary.number);
+        across_.emplace_back(array, temporary);
     }
+    /// A transfer copies a region together, for a task that comes next. Returns the temporary.
+    trace::Number gather(trace::Number array, const Box& region, trace::Memory memory) {
+        const trace::Number temporary = new_temporary(array, region);
+        begin(trace::TaskKind::transfer, "gather", memory);
+        use(temporary, 0, AccessKind::overwrite);
+        for_each_piece(array, temporary, [](trace::Use& piece) { piece.anywhere = true; });
+        end();
+        return temporary;
+    }
+    /// The last handle is dropped.
+    void drop(trace::Number array) { program_.drops.emplace_back(program_.tasks.size(), array); }
     void end() {
-        for (const auto& [array, number] : across_) {
-            const trace::Array& a = program_.arrays[array - 1];
-            trace::Array& temporary = program_.arrays[number - 1];
-            for (std::uint32_t c = 0; c < a.chunks.size(); ++c) {
-                const Box part = graph::intersection(a.chunks[c], temporary.box);
-                if (part.begin[0] >= part.end[0]) continue;
-                trace::Use& piece = new_use(array, c, AccessKind::read, part);
-                piece.needs_content = piece.is_piece = true;
-                ++temporary.num_pieces;
-                depend(array, c, false);
-            }
-        }
+        for (const auto& [array, temporary] : across_)
+            for_each_piece(array, temporary, [](trace::Use& piece) { piece.is_piece = true; });
         across_.clear();
         for (const auto& [number, data] : predecessors_) task_.predecessors.push_back({number, data});
         predecessors_.clear();
@@ -124,6 +124,27 @@ class Builder {
         a.rank = static_cast<std::uint32_t>(rank);
         a.element_bytes = element_bytes;
         return a;
+    }
+    trace::Number new_temporary(trace::Number array, const Box& region) {
+        trace::Array& temporary = new_array("", program_.arrays[array - 1].element_bytes, 0);
+        temporary.rank = program_.arrays[array - 1].rank;
+        temporary.box = region;
+        temporary.chunks = {region};
+        return temporary.number;
+    }
+    /// Reads of the chunks that the temporary's region lies in.
+    template<typename F> void for_each_piece(trace::Number array, trace::Number number, F&& f) {
+        const trace::Array& a = program_.arrays[array - 1];
+        trace::Array& temporary = program_.arrays[number - 1];
+        for (std::uint32_t c = 0; c < a.chunks.size(); ++c) {
+            const Box part = graph::intersection(a.chunks[c], temporary.box);
+            if (part.begin[0] >= part.end[0]) continue;
+            trace::Use& piece = new_use(array, c, AccessKind::read, part);
+            piece.needs_content = true;
+            f(piece);
+            ++temporary.num_pieces;
+            depend(array, c, false);
+        }
     }
     trace::Use& new_use(trace::Number array, std::uint32_t chunk, AccessKind kind, const Box& region) {
         trace::Use& u = task_.uses.emplace_back();
@@ -149,9 +170,74 @@ class Builder {
 
     Program program_;
     trace::Task task_;
+    trace::Number num_tasks_ = 0, num_helpers_ = 0;
     std::map<trace::Number, bool> predecessors_;
     std::vector<std::pair<trace::Number, trace::Number>> across_;  ///< array, temporary
     std::map<std::pair<trace::Number, std::uint32_t>, History> histories_;
+};
+
+/// Steps of one thread of a program that fits, one at a time.
+class FittingThread {
+  public:
+    FittingThread(Builder& builder, const fitting::Thread& thread, std::size_t scale)
+        : builder_(builder),
+          thread_(thread),
+          element_bytes_(fitting::element_bytes * scale),
+          numbers_(thread.arrays.size()) {}
+    bool is_over() const noexcept { return next_ == thread_.steps.size(); }
+    void step() {
+        const fitting::Step& step = thread_.steps[next_++];
+        if (step.what == fitting::Step::What::drop) builder_.drop(numbers_[step.array]);
+        if (step.what == fitting::Step::What::submit) submit(step.submit);
+    }
+
+  private:
+    void submit(const fitting::Submit& s) {
+        const fitting::Array& out = thread_.arrays[s.out];
+        if (numbers_[s.out] == 0)
+            numbers_[s.out] =
+                builder_.array("array " + std::to_string(s.out), element_bytes_, {out.elements}, out.num_chunks());
+        for (const fitting::Part& part : s.parts) submit(s, part);
+    }
+    /// Host tasks find regions across chunks copied together, others choose when they have their place.
+    void submit(const fitting::Submit& s, const fitting::Part& part) {
+        const bool is_on_host = s.how == fitting::How::host;
+        std::vector<std::pair<trace::Number, std::uint32_t>> chunks;
+        std::vector<std::pair<trace::Number, Box>> across;
+        for (const fitting::Read& read : s.reads) {
+            const fitting::Array& array = thread_.arrays[read.array];
+            const fitting::Range range = fitting::range_of(thread_, s, part, read);
+            Box region;
+            region.begin[0] = range.begin;
+            region.end[0] = range.end;
+            const trace::Number number = numbers_[read.array];
+            const auto chunk = static_cast<std::uint32_t>(range.begin / array.chunk_elements);
+            if (!fitting::crosses(array, range))
+                chunks.emplace_back(number, chunk);
+            else if (is_on_host)
+                chunks.emplace_back(builder_.gather(number, region, trace::Memory::host()), 0);
+            else
+                across.emplace_back(number, region);
+        }
+        std::sort(chunks.begin(), chunks.end());
+        chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
+        if (is_on_host)
+            builder_.begin(trace::TaskKind::host, "host", trace::Memory::host());
+        else if (s.how == fitting::How::function)
+            builder_.begin(trace::TaskKind::function, "function", trace::Memory::of_device(part.device));
+        else
+            builder_.kernel("kernel", part.device);
+        builder_.use(numbers_[s.out], part.chunk, s.keeps ? AccessKind::write : AccessKind::overwrite);
+        for (const auto& [array, chunk] : chunks) builder_.use(array, chunk, AccessKind::read);
+        for (const auto& [array, region] : across) builder_.use_across(array, region);
+        builder_.end();
+    }
+
+    Builder& builder_;
+    const fitting::Thread& thread_;
+    std::size_t element_bytes_;
+    std::vector<trace::Number> numbers_;  ///< of arrays; 0: not used yet
+    std::size_t next_ = 0;
 };
 
 }  // namespace
@@ -312,6 +398,75 @@ Program random_tasks(trace::Machine machine, std::size_t chunks, std::size_t tas
             b.use(x, chunk, AccessKind::read);
         }
         b.end();
+    }
+    return b.take();
+}
+
+Program pipeline(trace::Machine machine, std::size_t blocks, std::size_t chunk_bytes) {
+    Builder b(std::move(machine));
+    const trace::Number sum = b.bytes("sum", 1, chunk_bytes);
+    b.fill();
+    for (std::size_t i = 0; i < blocks; ++i) {
+        const trace::Number x = b.bytes("x", 1, chunk_bytes), y = b.bytes("y", 1, chunk_bytes);
+        b.kernel("load");
+        b.use(x, 0, AccessKind::overwrite);
+        b.end();
+        b.kernel("compute");
+        b.use(x, 0, AccessKind::read);
+        b.use(y, 0, AccessKind::overwrite);
+        b.end();
+        b.kernel("add");
+        b.use(y, 0, AccessKind::read);
+        b.use(sum, 0, AccessKind::write);
+        b.end();
+        b.drop(y);
+        b.drop(x);
+    }
+    return b.take();
+}
+
+Program temporaries(trace::Machine machine, std::size_t chunks, std::size_t turns, std::size_t chunk_bytes) {
+    Builder b(std::move(machine));
+    const trace::Number result = b.bytes("result", chunks, chunk_bytes);
+    b.fill();
+    for (std::size_t turn = 0; turn < turns; ++turn) {
+        const trace::Number made[] = {b.bytes("t", chunks, chunk_bytes), b.bytes("u", chunks, chunk_bytes)};
+        for (const trace::Number array : made)
+            for (std::uint32_t c = 0; c < chunks; ++c) {
+                b.kernel("make");
+                b.use(array, c, AccessKind::overwrite);
+                b.end();
+            }
+        for (std::uint32_t c = 0; c < chunks; ++c) {
+            b.kernel("join");
+            b.use(made[0], c, AccessKind::read);
+            b.use(made[1], c, AccessKind::write);
+            b.end();
+        }
+        b.drop(made[0]);
+        for (std::uint32_t c = 0; c < chunks; ++c) {
+            b.kernel("add");
+            b.use(made[1], c, AccessKind::read);
+            b.use(result, c, AccessKind::write);
+            b.end();
+        }
+        b.drop(made[1]);
+    }
+    return b.take();
+}
+
+Program fitting_program(const fitting::Program& made, std::size_t scale) {
+    Builder b(
+        machine_with(made.machine.device_bytes * scale, made.machine.host_bytes * scale, made.machine.num_devices));
+    std::vector<FittingThread> threads;
+    for (const fitting::Thread& t : made.threads) threads.emplace_back(b, t, scale);
+    for (bool any = true; any;) {
+        any = false;
+        for (FittingThread& t : threads) {
+            if (t.is_over()) continue;
+            t.step();
+            any = true;
+        }
     }
     return b.take();
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "simulate/fitting_programs.hpp"
 #include "simulate/program.hpp"
 
 namespace kmm::simulate {
@@ -44,5 +45,16 @@ Program map_reduce(trace::Machine machine, std::size_t chunks, std::size_t chunk
 /// Tasks that read up to three chunks of some arrays and write one.
 Program random_tasks(trace::Machine machine, std::size_t chunks, std::size_t tasks, std::size_t chunk_bytes,
                      std::uint64_t seed);
+
+/// Block after block is loaded, worked on and added to a sum; handles are dropped at once. It needs three chunks and
+/// the sum, however many blocks there are.
+Program pipeline(trace::Machine machine, std::size_t blocks, std::size_t chunk_bytes);
+
+/// Each turn makes two arrays of so many chunks, joins them, adds them to a result, and drops them.
+Program temporaries(trace::Machine machine, std::size_t chunks, std::size_t turns, std::size_t chunk_bytes);
+
+/// With bytes of chunks and memories `scale` times those of the program. Its threads take turns, a step each; what they
+/// wait for is left out.
+Program fitting_program(const fitting::Program& made, std::size_t scale);
 
 }  // namespace kmm::simulate

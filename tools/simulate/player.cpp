@@ -73,6 +73,8 @@ bool Player::play() {
     for (const trace::Task& t : program_.tasks)
         for (const trace::Use& use : t.uses)
             if (!use.empty && arrays_.at(use.array)->is_temporary()) ++arrays_.at(use.array)->uses_to_come;
+    find_places();
+    drop_arrays(0);
     std::int64_t submit_at_ns = 0;
     for (std::size_t i = 0;;) {
         const bool all_submitted = i == program_.tasks.size();
@@ -84,11 +86,31 @@ bool Player::play() {
             return scheduler_->idle();
         } else {
             if (begins_run(i)) begin_run(&submit_at_ns);
-            submit(program_.tasks[i++]);
+            const std::size_t end = end_of_submit(i);
+            for (std::size_t k = i; k < end; ++k) add(program_.tasks[k]);
+            for (; i < end; ++i) submit(*tasks_[i]);
+            held_bytes_ -= std::exchange(temporary_bytes_, 0);
+            drop_arrays(i);
             submit_at_ns += options_.submit_ns;
             if (options_.submit_ns == 0 && i != program_.tasks.size() && !begins_run(i)) continue;
         }
         scheduler_->dispatch();
+        if (const std::size_t bytes = std::exchange(wanted_bounce_bytes_, 0); bytes != 0) {
+            scheduler_->bounce_came(first_address(memory::MemoryIndex::host()) / 2, bytes);
+            scheduler_->dispatch();
+        }
+    }
+}
+
+/// As graph::HeldBytes and detail::Temporaries count it, but that what a submit gathers counts until its end.
+void Player::count_held(graph::Task& t) {
+    t.held_bytes = held_bytes_;
+    for (const graph::Access& a : t.accesses) {
+        if (a.chunk == nullptr || !a.writes_chunk || !made_.insert(a.chunk).second) continue;
+        memory::Array& array = *a.chunk->array;
+        const std::size_t bytes = scheduler_->residency().rounded(a.chunk->block_bytes());
+        held_bytes_ += bytes;
+        (array.is_temporary() ? temporary_bytes_ : array.held_bytes) += bytes;
     }
 }
 
@@ -100,7 +122,56 @@ void Player::begin_run(std::int64_t* submit_at_ns) {
     counted_from_ns_ = devices_.now_ns();
 }
 
-void Player::submit(const trace::Task& told) {
+/// Whose last handle the program drops behind so many tasks.
+void Player::drop_arrays(std::size_t num_submitted) {
+    for (; num_drops_ < program_.drops.size() && program_.drops[num_drops_].first <= num_submitted; ++num_drops_) {
+        const trace::Number number = program_.drops[num_drops_].second;
+        if (consumer_ != nullptr) consumer_->note({.what = trace::What::dropped, .array = number}, nullptr, 0, 0, 0);
+        held_bytes_ -= arrays_.at(number)->held_bytes;
+        scheduler_->release(*arrays_.at(number));
+    }
+}
+
+/// A helper stands before the first task of its submit, which follows in the record, or before the first task that
+/// comes after it, which may be earlier there.
+void Player::find_places() {
+    const auto lower = [this](trace::Number helper, trace::Number place) {
+        trace::Number& known = places_.emplace(helper, place).first->second;
+        known = std::min(known, place);
+    };
+    trace::Number next = 0;
+    for (auto t = program_.tasks.rbegin(); t != program_.tasks.rend(); ++t) {
+        if (!graph::is_helper(t->number))
+            next = t->number;
+        else if (next != 0)
+            lower(t->number, next);
+    }
+    for (const trace::Task& t : program_.tasks)
+        for (const trace::Predecessor& p : t.predecessors)
+            if (!graph::is_helper(t.number) && graph::is_helper(p.task)) lower(p.task, t.number);
+    for (auto t = program_.tasks.rbegin(); t != program_.tasks.rend(); ++t)
+        for (const trace::Predecessor& p : t->predecessors)
+            if (graph::is_helper(t->number) && graph::is_helper(p.task) && places_.count(t->number) != 0)
+                lower(p.task, places_[t->number]);
+    std::map<trace::Number, std::size_t> indices;
+    for (std::size_t i = 0; i < program_.tasks.size(); ++i) indices[program_.tasks[i].number] = i;
+    ends_.resize(program_.tasks.size());
+    for (std::size_t i = 0; i < program_.tasks.size(); ++i) {
+        ends_[i] = i + 1;
+        for (const trace::Predecessor& p : program_.tasks[i].predecessors)
+            if (const auto at = indices.find(p.task); at != indices.end())
+                ends_[i] = std::max(ends_[i], at->second + 1);
+    }
+}
+
+/// Tasks are added together with those that come before them, even if the record names these later.
+std::size_t Player::end_of_submit(std::size_t first) const noexcept {
+    std::size_t end = ends_[first];
+    for (std::size_t i = first; i < end; ++i) end = std::max(end, ends_[i]);
+    return end;
+}
+
+void Player::add(const trace::Task& told) {
     tasks_.push_back(std::make_unique<graph::Task>());
     graph::Task& t = *tasks_.back();
     t.kind = kind_of(told.kind);
@@ -130,10 +201,9 @@ void Player::submit(const trace::Task& told) {
     for (const trace::Predecessor& p : told.predecessors) t.predecessors.push_back({p.task, p.data});
     if ((graph::is_helper(told.number) ? table_.add_helper(&t) : table_.add(&t)) != told.number)
         throw std::runtime_error("the record leaves out a task before " + std::to_string(told.number));
+    if (const auto at = places_.find(told.number); at != places_.end()) t.made_for = t.comes_before = at->second;
+    count_held(t);
     if (consumer_ != nullptr) consumer_->submitted(told, 0);
-    // A record does not say where helpers stand in the order: those that come before a submit with its first task.
-    if (graph::is_helper(t.number)) t.comes_before = table_.last() + 1;
-    scheduler_->submit(t);
 }
 
 /// One for each source; of a transfer with one box it is where both sides meet.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "kmm/plan/layout.hpp"
@@ -44,7 +45,12 @@ class Player final : private schedule::Outbox, private trace::Sink {
   private:
     bool begins_run(std::size_t i) const { return program_.waited_for_all.count(program_.tasks[i].number) != 0; }
     void begin_run(std::int64_t* submit_at_ns);
-    void submit(const trace::Task& task);
+    void drop_arrays(std::size_t num_submitted);
+    void find_places();
+    std::size_t end_of_submit(std::size_t first) const noexcept;
+    void add(const trace::Task& task);
+    void submit(graph::Task& task) { scheduler_->submit(task); }
+    void count_held(graph::Task& task);
     void add_boxes(graph::Task& task, const trace::Task& told);
     void add_across(graph::Task& task, const trace::Task& told);
     void handle(const Done& done);
@@ -55,6 +61,10 @@ class Player final : private schedule::Outbox, private trace::Sink {
     void launch(std::uint32_t, graph::Task& task) override { devices_.run(task); }
     void run_on_host(graph::Task& task) override { devices_.run(task); }
     void grow(memory::MemoryIndex memory, std::size_t bytes) override { devices_.grow(memory, bytes); }
+    bool ask_for_bounce(std::size_t bytes) override {
+        wanted_bounce_bytes_ = bytes;
+        return true;
+    }
     bool linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept override {
         return from.is_device() && to.is_device();
     }
@@ -80,11 +90,18 @@ class Player final : private schedule::Outbox, private trace::Sink {
     trace::Emitter emitter_;
     graph::TaskTable table_;
     std::map<trace::Number, std::unique_ptr<memory::Array>> arrays_;
+    std::map<trace::Number, trace::Number> places_;  ///< of helpers in the order of submission
+    std::vector<std::size_t> ends_;                  ///< of each task: behind it and all that it names
     std::vector<std::unique_ptr<graph::Task>> tasks_;
     std::map<graph::TaskNumber, std::shared_ptr<graph::Failure>> failures_;
     memory::PerMemory<std::uintptr_t> next_address_;
     std::map<graph::LaneId, graph::Position> launched_;  ///< positions that functions have taken
     std::unique_ptr<schedule::Scheduler> scheduler_;
+    std::size_t num_drops_ = 0;  ///< of the program's, so far
+    std::set<const memory::Chunk*> made_;  ///< that some task has been submitted for which writes
+    std::size_t held_bytes_ = 0;           ///< graph::HeldBytes
+    std::size_t temporary_bytes_ = 0;      ///< of these, of the submit that is added
+    std::size_t wanted_bounce_bytes_ = 0;
     bool has_waited_ = false;
     schedule::TransferCounters counted_from_;
     std::int64_t counted_from_ns_ = 0;

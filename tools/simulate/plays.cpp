@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 
 namespace kmm::simulate {
 
@@ -30,7 +31,14 @@ class IssueOrder final : public trace::Consumer {
 class Reordering {
   public:
     explicit Reordering(const Program& from) : from_(from) {
-        for (const trace::Task& t : from.tasks) tasks_[t.number] = &t;
+        for (const trace::Task& t : from.tasks) {
+            tasks_[t.number] = &t;
+            for (const trace::Use& u : t.uses) ++uses_[u.array];
+        }
+        for (const auto& drop : from.drops) dropped_.insert(drop.second);
+        // No task uses these.
+        for (const auto& drop : from.drops)
+            if (uses_.count(drop.second) == 0) to_.drops.emplace_back(0, drop.second);
         to_.machine = from.machine;
         to_.arrays = from.arrays;
     }
@@ -61,7 +69,7 @@ class Reordering {
     void add(const trace::Task& task) {
         if (numbers_.count(task.number) != 0) return;
         trace::Task copy = task;
-        copy.number = graph::is_helper(task.number) ? graph::first_helper + num_helpers_++ : ++num_tasks_;
+        copy.number = graph::is_helper(task.number) ? graph::first_helper + ++num_helpers_ : ++num_tasks_;
         if (!graph::is_helper(task.number)) old_numbers_.push_back(task.number);
         numbers_[task.number] = copy.number;
         const auto run = std::distance(from_.waited_for_all.begin(), from_.waited_for_all.upper_bound(task.number));
@@ -75,12 +83,18 @@ class Reordering {
         if (const auto at = from_.kernel_ns.find(task.number); at != from_.kernel_ns.end())
             to_.kernel_ns[copy.number] = at->second;
         to_.tasks.push_back(std::move(copy));
+        // Handles go with the last task that was submitted with them.
+        for (const trace::Use& u : task.uses)
+            if (--uses_[u.array] == 0 && dropped_.count(u.array) != 0)
+                to_.drops.emplace_back(to_.tasks.size(), u.array);
     }
 
     const Program& from_;
     Program to_;
     std::map<trace::Number, const trace::Task*> tasks_;
     std::map<trace::Number, trace::Number> numbers_;
+    std::map<trace::Number, std::size_t> uses_;  ///< by tasks that are not added yet
+    std::set<trace::Number> dropped_;
     std::vector<trace::Number> old_numbers_;
     std::uint64_t num_helpers_ = 0;
     trace::Number num_tasks_ = 0;

@@ -415,6 +415,7 @@ function fill_head() {
   about.append(parts.join("  ·  "));
   if (said.dropped_events && said.dropped_events !== "0")
     about.append(" ", make("b", "", `${said.dropped_events} events were dropped`));
+  if (head.is_cut_off) about.append(" ", make("b", "", "the file ends before the trace does"));
 }
 
 // Pointer and keys.

@@ -106,6 +106,15 @@ std::string file_name(const std::string& pattern, std::uint16_t runtime) {
     return name;
 }
 
+/// "trace.json" becomes "trace.2.json" for runtime 2 where another runtime of the process writes it.
+trace::FilePath path_of_config(const std::string& pattern, std::uint16_t runtime) {
+    const std::string name = file_name(pattern, runtime);
+    const std::size_t begin = name.find_last_of('/') + 1;
+    const std::size_t dot = name.find_last_of('.');
+    const std::size_t end = dot == name.npos || dot <= begin ? name.size() : dot;
+    return {name, driver::format("{}.{}{}", name.substr(0, end), runtime, name.substr(end))};
+}
+
 }  // namespace
 
 void Listeners::tell_submitted(const graph::TaskList& ahead, const graph::TaskList& tasks,
@@ -162,6 +171,11 @@ void Listeners::tell_named(const memory::Array& data, const std::string& name) n
     if (sink != nullptr && !driver::lost_in_fork()) sink->named(data.number, name);
 }
 
+void Listeners::tell_dropped(const memory::Array& data) noexcept {
+    trace::Sink* const sink = emitter_.sink();
+    if (sink != nullptr) sink->note({.what = trace::What::dropped, .array = data.number});
+}
+
 trace::Machine Listeners::machine(const schedule::Scheduler& lanes) const {
     trace::Machine m;
     m.driver = platform_.driver_name();
@@ -190,14 +204,13 @@ void Listeners::trace(const std::string& path, SchedulerTurns& turns) {
         writer_ = nullptr;
     }
     if (path.empty()) return;
-    begin_trace(path, "the path of the trace", machine(turns.lanes()));
+    begin_trace(file_name(path, platform_.number()), "the path of the trace", machine(turns.lanes()));
     turns.with_baton([](schedule::Scheduler& scheduler, Outgoing&) { scheduler.residency().tell_memory(); });
 }
 
-void Listeners::begin_trace(const std::string& path, const char* what_for, trace::Machine machine) {
-    auto writer =
-        std::make_unique<trace::TraceWriter>(file_name(path, platform_.number()), what_for, std::move(machine),
-                                             trace::clock_ns(), platform_.config().trace_device_times);
+void Listeners::begin_trace(const trace::FilePath& path, const char* what_for, trace::Machine machine) {
+    auto writer = std::make_unique<trace::TraceWriter>(path, what_for, std::move(machine), trace::clock_ns(),
+                                                       platform_.config().trace_device_times);
     const trace::Consumer* const consumer = writer.get();
     collector().add(std::move(writer));
     writer_ = consumer;
@@ -207,9 +220,10 @@ void Listeners::begin_files_of_config(const schedule::Scheduler& lanes) {
     const locks::Guard guard(mutex_);
     const RuntimeConfig& config = platform_.config();
     if (!config.record.empty())
-        collector().add(std::make_unique<trace::RecordWriter>(file_name(config.record, platform_.number()),
+        collector().add(std::make_unique<trace::RecordWriter>(path_of_config(config.record, platform_.number()),
                                                               "record (KMM_RECORD)", machine(lanes)));
-    if (!config.trace.empty()) begin_trace(config.trace, "trace (KMM_TRACE)", machine(lanes));
+    if (!config.trace.empty())
+        begin_trace(path_of_config(config.trace, platform_.number()), "trace (KMM_TRACE)", machine(lanes));
 }
 
 }  // namespace kmm::detail

@@ -12,6 +12,7 @@
 #include "kmm/runtime/platform.hpp"
 #include "kmm/runtime/turns.hpp"
 #include "kmm/trace/collector.hpp"
+#include "kmm/trace/text_file.hpp"
 
 namespace kmm::plan {
 struct Request;
@@ -34,6 +35,8 @@ class Listeners {
     /// An array has become the runtime's.
     void tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept;
     void tell_named(const memory::Array& data, const std::string& name) noexcept;
+    /// The last handle is gone. O(1); nothing where nobody listens.
+    void tell_dropped(const memory::Array& data) noexcept;
 
     /// Before any thread begins: the files that the configuration asks for. IA where one cannot be written.
     void begin_files_of_config(const schedule::Scheduler& lanes);
@@ -44,7 +47,7 @@ class Listeners {
   private:
     trace::Machine machine(const schedule::Scheduler& lanes) const;
     trace::Collector& collector() KMM_REQUIRES(mutex_);
-    void begin_trace(const std::string& path, const char* what_for, trace::Machine machine) KMM_REQUIRES(mutex_);
+    void begin_trace(const trace::FilePath& path, const char* what_for, trace::Machine machine) KMM_REQUIRES(mutex_);
 
     const Platform& platform_;
     trace::Emitter emitter_;

@@ -173,6 +173,7 @@ graph::TaskNumber RuntimeCore::submit_join(const graph::Predecessors& predecesso
 void RuntimeCore::release_array(memory::Array* array) noexcept {
     if (driver::lost_in_fork()) return;  // nobody reads messages there, and a lock may be held for ever
     books_.held().remove(array->held_bytes);
+    listeners_.tell_dropped(*array);
     turns_.release(*array);
 }
 

@@ -179,7 +179,7 @@ Prospect Rollout::prospect(Index index) {
         const Use& next = chunk.uses[state.first_use];
         return {Need::whole, clean, memory::eviction::beyond_plans + next.place};
     }
-    if (!chunk.has_more_uses) return {Need::no_task, clean};
+    if (!chunk.has_more_uses) return chunk.is_released ? Prospect{} : Prospect{Need::no_task, clean};
     return {Need::whole, clean, memory::eviction::beyond_plans + chunk.uses[chunk.num_uses - 1].place + 1};
 }
 
@@ -441,7 +441,7 @@ double Rollout::bytes_a_task(std::span<const Index> order, Source& source) {
     }
     std::size_t to_save = 0;
     for (const Index i : here_)
-        if (chunk_states_[i].is_dirty) to_save += chunks_[i].bytes;
+        if (chunk_states_[i].is_dirty && rank(i) != memory::eviction::rank_useless) to_save += chunks_[i].bytes;
     return (static_cast<double>(moved_bytes_) + 0.5 * static_cast<double>(to_save)) /
            static_cast<double>(std::max<std::size_t>(1, num_counted));
 }

@@ -43,6 +43,7 @@ class Rollout {
         bool is_here = false;
         bool is_dirty = false;
         bool has_more_uses = false;
+        bool is_released = false;  ///< no handle is left: behind its last use nothing of it is saved
         std::uint8_t num_uses = 0;
         std::uint64_t last_use = 0;       ///< any clock's: the lower the longer ago
         std::array<Use, most_uses> uses;  ///< the first ones, in the order of submission

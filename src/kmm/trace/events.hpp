@@ -110,6 +110,7 @@ enum class What : std::uint8_t {
     evict,        ///< array, chunk, from, bytes, flag: its content was saved (else it was dropped)
     completed,    ///< lane, position: all up to there has been seen to be done
     settled,      ///< task, flag: well; else `other` is the number of the task whose failure it is
+    dropped,      ///< array: its last handle; tasks that were submitted before may use it still
     array_freed,  ///< array
     wait_begins,  ///< task, from: it finds no memory there
     wait_ends,    ///< task, from

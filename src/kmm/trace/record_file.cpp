@@ -26,7 +26,7 @@ std::string lane_name(const LaneInfo& lane) {
     return driver::format("{}f{}", device, lane.index);
 }
 
-RecordWriter::RecordWriter(const std::string& path, const char* what_for, Machine machine)
+RecordWriter::RecordWriter(const FilePath& path, const char* what_for, Machine machine)
     : machine_(std::move(machine)), file_(path, what_for) {
     file_ << "kmm-record 1\nruntime driver=" << machine_.driver << " limits=";
     for (const Memory m : machine_.limits_bytes.memories())
@@ -239,6 +239,7 @@ void RecordWriter::note(const Event& e, const Fence* fences, std::size_t num_fen
             file_ << " bytes=" << std::uint64_t{e.bytes};
         });
         break;
+    case What::dropped: line([&] { file_ << "drop " << e.array; }); break;
     case What::array_freed: line([&] { file_ << "free " << e.array; }); break;
     default: break;  // times, and what follows from the lines above
     }

@@ -16,7 +16,7 @@ namespace kmm::trace {
 class RecordWriter final : public Consumer {
   public:
     /// Throws InvalidArgument where the file cannot be written.
-    RecordWriter(const std::string& path, const char* what_for, Machine machine);
+    RecordWriter(const FilePath& path, const char* what_for, Machine machine);
     void bound(const Array& array, std::int64_t time_ns) noexcept override;
     void named(Number array, const std::string& name, std::int64_t time_ns) noexcept override;
     void submitted(const Task& task, std::int64_t time_ns) noexcept override;

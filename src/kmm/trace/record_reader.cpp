@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "driver/format.hpp"
+#include "driver/name_text.hpp"
 #include "kmm/error.hpp"
 #include "kmm/trace/record_file.hpp"
 
@@ -88,7 +89,7 @@ class Line {
 
 class Reader {
   public:
-    Reader(const std::string& name, Consumer& consumer) : name_(name), consumer_(consumer) {}
+    Reader(const std::string& name, Consumer& consumer) : name_(driver::name_text(name)), consumer_(consumer) {}
 
     const Machine& head(std::istream& in);
     void body(std::istream& in, bool* complete);
@@ -113,7 +114,7 @@ class Reader {
     void chunk(Line& line, Event& event);
     std::vector<Fence> after(Line& line);
 
-    const std::string& name_;
+    const std::string name_;  ///< for errors
     Consumer& consumer_;
     std::string text_;
     std::size_t number_ = 0;
@@ -141,7 +142,8 @@ detail::Box Reader::box(Line& line, std::uint32_t* rank) {
 Fence Reader::place(Line& line) {
     const std::string name(line.up_to(':'));
     const auto at = lanes_.find(name);
-    if (at == lanes_.end()) line.fail(driver::format("a lane of the second line of the file, and not \"{}\",", name));
+    if (at == lanes_.end())
+        line.fail(driver::format("a lane of the second line of the file, and not \"{}\",", driver::name_text(name)));
     return {at->second, line.number<Position>()};
 }
 
@@ -398,11 +400,17 @@ void Reader::body(std::istream& in, bool* complete) {
     static constexpr std::pair<std::string_view, TaskKind> kinds[] = {
         {"join ", TaskKind::join},         {"barrier ", TaskKind::barrier}, {"host ", TaskKind::host},
         {"function ", TaskKind::function}, {"kernel ", TaskKind::kernel},   {"transfer ", TaskKind::transfer}};
-    static constexpr std::pair<std::string_view, What> events[] = {
-        {"copy ", What::copy},       {"move ", What::move},         {"launch ", What::launch},
-        {"start ", What::start},     {"returned ", What::returned}, {"evict ", What::evict},
-        {"settled ", What::settled}, {"waits ", What::wait_begins}, {"free ", What::array_freed},
-        {"ran ", What::ran}};
+    static constexpr std::pair<std::string_view, What> events[] = {{"copy ", What::copy},
+                                                                   {"move ", What::move},
+                                                                   {"launch ", What::launch},
+                                                                   {"start ", What::start},
+                                                                   {"returned ", What::returned},
+                                                                   {"evict ", What::evict},
+                                                                   {"settled ", What::settled},
+                                                                   {"waits ", What::wait_begins},
+                                                                   {"free ", What::array_freed},
+                                                                   {"drop ", What::dropped},
+                                                                   {"ran ", What::ran}};
     *complete = false;
     bool has_ended = false;
     while (next(in)) {

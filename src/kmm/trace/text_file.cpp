@@ -74,27 +74,35 @@ void append_json(std::string& out, std::string_view text) {
     out += '"';
 }
 
-TextFile::TextFile(const std::string& path, const char* what_for) : path_(path) {
+TextFile::TextFile(const FilePath& path, const char* what_for) : path_(path.path) {
     buffer_.reserve(buffer_bytes + buffer_bytes / 16);
     const auto refuse = [&](const std::string& why) {
-        throw InvalidArgument(driver::format("{} is \"{}\", which {}", what_for, path, why));
+        throw InvalidArgument(driver::format("{} is \"{}\", which {}", what_for, path_, why));
     };
-    const locks::Guard guard(open_paths().mutex);
-    if (open_paths().paths.count(path) != 0)
-        refuse(
-            "this process writes already: name another file, or one with %r, the number of the runtime, in its name");
-    // Without a buffer of the C library: the child of a fork would write it once more.
-    file_ = std::fopen(path.c_str(), "wbe");
-    if (file_ == nullptr)
-        refuse(driver::format("cannot be written ({}): name a file in a directory that exists and is writable",
-                              std::strerror(errno)));
-    (void)std::setvbuf(file_, nullptr, _IONBF, 0);
-    try {
-        open_paths().paths.insert(path);
-    } catch (...) {
-        (void)std::fclose(file_);
-        throw;
+    {
+        const locks::Guard guard(open_paths().mutex);
+        std::set<std::string>& paths = open_paths().paths;
+        if (!path.instead.empty() && paths.count(path_) != 0) path_ = path.instead;
+        if (paths.count(path_) != 0)
+            refuse("this process writes already: name another file, or one with %r, the number of the runtime, in its "
+                   "name");
+        // Without a buffer of the C library: the child of a fork would write it once more.
+        file_ = std::fopen(path_.c_str(), "wbe");
+        if (file_ == nullptr)
+            refuse(driver::format("cannot be written ({}): name a file in a directory that exists and is writable",
+                                  std::strerror(errno)));
+        (void)std::setvbuf(file_, nullptr, _IONBF, 0);
+        try {
+            paths.insert(path_);
+        } catch (...) {
+            (void)std::fclose(file_);
+            throw;
+        }
     }
+    if (path_ != path.path)
+        log::post(log::Level::warn, driver::format("{} is \"{}\", which this process writes already: \"{}\" is "
+                                                   "written instead",
+                                                   what_for, path.path, path_));
 }
 
 TextFile::~TextFile() {

@@ -8,17 +8,28 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace kmm::trace {
 
 /// Appends the text in quotes, as JSON writes strings. Bytes that are no UTF-8 count as Latin-1.
 void append_json(std::string& out, std::string_view text);
 
+/// Which file is written.
+struct FilePath {
+    std::string path;
+    std::string instead;  ///< where the process writes `path` already; empty: that is an error
+
+    FilePath(std::string the_path, std::string instead_of_it = {})
+        : path(std::move(the_path)), instead(std::move(instead_of_it)) {}
+    FilePath(const char* the_path) : path(the_path) {}
+};
+
 class TextFile {
   public:
     /// Makes the file empty. Throws InvalidArgument, naming `what_for` (a setting) and the remedy, where it cannot be
-    /// written, or another TextFile of the process writes it.
-    TextFile(const std::string& path, const char* what_for);
+    /// written, or another TextFile of the process writes it. Where another name was taken instead, that is logged.
+    TextFile(const FilePath& path, const char* what_for);
     /// Writes what is complete. What could not be written has been logged, once.
     ~TextFile();
     TextFile(const TextFile&) = delete;

@@ -50,7 +50,7 @@ std::string in_quotes(std::string_view text) {
 
 }  // namespace
 
-TraceWriter::TraceWriter(const std::string& path, const char* what_for, Machine machine, std::int64_t begin_ns,
+TraceWriter::TraceWriter(const FilePath& path, const char* what_for, Machine machine, std::int64_t begin_ns,
                          bool device_times)
     : machine_(std::move(machine)),
       file_(path, what_for),
@@ -220,6 +220,7 @@ void TraceWriter::write_event(const Event& e, const Fence* fences, std::size_t n
         break;
     case What::function: function(e, thread); break;
     case What::ready:
+    case What::dropped:
     case What::start: break;
     }
 }

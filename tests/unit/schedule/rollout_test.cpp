@@ -116,6 +116,26 @@ TEST_F(RolloutTest, counts_what_is_saved_and_half_of_what_has_still_to_be) {
     EXPECT_EQ(chunks_a_task({writes_a, again_a, reads_b}), 3.0 / 3);
 }
 
+TEST_F(RolloutTest, saves_nothing_of_a_released_array_behind_its_last_use) {
+    const auto bytes_of_two = [&](bool is_released) {
+        begin(1);
+        successors_.clear();
+        Rollout::Chunk made;
+        made.bytes = size;
+        made.is_released = is_released;
+        made.num_uses = 2;
+        made.uses[0] = {1, false, Rollout::none};
+        made.uses[1] = {2, false, Rollout::none};
+        const Index a = rollout_.add_chunk(made), b = chunk({3});
+        const Index makes = task(1, {{}, {a}}), uses = task(2, {{a}, {}}, {makes}), other = task(3, {{b}, {}});
+        EXPECT_EQ(chunks_a_task({makes}), 1.5) << "the other use comes";
+        EXPECT_EQ(chunks_a_task({makes, uses}), (is_released ? 1.0 : 1.5) / 2) << "nothing has still to be saved";
+        return chunks_a_task({makes, uses, other});
+    };
+    EXPECT_EQ(bytes_of_two(false), 3.0 / 3);
+    EXPECT_EQ(bytes_of_two(true), 2.0 / 3) << "it is dropped";
+}
+
 TEST_F(RolloutTest, pushes_out_first_what_nobody_needs_and_ends_where_nothing_can_leave) {
     begin(0);
     const Index useless = chunk({}, true), needed = chunk({3}, true), a = chunk({1}), b = chunk({2}), c = chunk({2});

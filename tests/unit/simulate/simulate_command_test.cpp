@@ -73,10 +73,33 @@ TEST(SimulateCommand, names_the_word_that_makes_no_sense) {
         {{}, "say what to play"},
         {{"product", "--speed", "3"}, "unknown option '--speed'"},
         {{"product", "--size"}, "--size needs a value"},
-        {{"product", "--size", "-3"}, "--size needs a number that is not negative, but got '-3'"},
-        {{"product", "--size", "2.5"}, "--size needs a whole number up to 1e9, but got '2.5'"},
+        {{"product", "--size", "-3"}, "--size needs a whole number from 1 to 1e9, but got '-3'"},
+        {{"product", "--size", "2.5"}, "--size needs a whole number from 1 to 1e9, but got '2.5'"},
+        {{"product", "--size", "0"}, "--size needs a whole number from 1 to 1e9, but got '0'"},
+        {{"product", "--size", "1e10"}, "--size needs a whole number from 1 to 1e9, but got '1e10'"},
+        {{"product", "--size", "nan"}, "--size needs a whole number from 1 to 1e9, but got 'nan'"},
+        {{"product", "--size", ""}, "--size needs a whole number from 1 to 1e9, but got ''"},
+        {{"product", "--size", "3x"}, "--size needs a whole number from 1 to 1e9, but got '3x'"},
+        {{"axpy", "--steps", "0"}, "--steps needs a whole number from 1 to 1e9, but got '0'"},
+        {{"axpy", "--runs", "0"}, "--runs needs a whole number from 1 to 1e9, but got '0'"},
+        {{"axpy", "--room", "0"}, "--room needs a whole number from 1 to 1e9, but got '0'"},
+        {{"stencil", "--rank", "0"}, "--rank needs a whole number from 1 to 1e9, but got '0'"},
+        {{"random", "--seed", "-1"}, "--seed needs a whole number from 0 to 1e9, but got '-1'"},
+        {{"product", "--size", "1e6"}, "product with --size 1000000 and --steps 0 makes more than 1e7 tasks"},
+        {{"axpy", "--room", "1e9", "--chunk", "1e12"}, "chunks of 1000000000000 bytes make arrays or memories of more"},
+        {{"product", "--chunk", "0"}, "--chunk needs a number of bytes such as 4GiB, but got '0'"},
+        {{"product", "--task-us", "-1"}, "--task-us needs a number of microseconds from 0 to 1e9, but got '-1'"},
+        {{"product", "--task-us", "multiply="}, "--task-us needs a number of microseconds from 0 to 1e9, but got ''"},
+        {{"product", "--submit-us", "inf"}, "--submit-us needs a number of microseconds from 0 to 1e9, but got 'inf'"},
+        {{"product", "--host-us", "1e10"}, "--host-us needs a number of microseconds from 0 to 1e9, but got '1e10'"},
+        {{"product", "--up", "1e-300"}, "--up needs a rate in GB/s from 1e-6 to 1e6, but got '1e-300'"},
+        {{"product", "--up", "1e-400"}, "--up needs a rate in GB/s from 1e-6 to 1e6, but got '1e-400'"},
+        {{"product", "--down", "1e300"}, "--down needs a rate in GB/s from 1e-6 to 1e6, but got '1e300'"},
+        {{"product", "--both", "nan"}, "--both needs a rate in GB/s from 1e-6 to 1e6, but got 'nan'"},
+        {{"product", "--peer", "-1"}, "--peer needs a rate in GB/s from 1e-6 to 1e6, but got '-1'"},
+        {{"product", "--within", "1 "}, "--within needs a rate in GB/s from 1e-6 to 1e6, but got '1 '"},
         {{"product", "--chunk", "many"}, "--chunk needs a number of bytes such as 4GiB, but got 'many'"},
-        {{"product", "--up", "0"}, "--up needs a rate above 0"},
+        {{"product", "--up", "0"}, "--up needs a rate in GB/s from 1e-6 to 1e6, but got '0'"},
         {{"stencil", "--rank", "4"}, "--rank is 1, 2 or 3, but got 4"},
         {{"random", "--runs", "2"}, "--runs and --made-on-device are for axpy"},
         {{"product", "cholesky"}, "one program at a time, but got 'product' and 'cholesky'"},
@@ -90,6 +113,32 @@ TEST(SimulateCommand, names_the_word_that_makes_no_sense) {
     const Printed missing = call({"no_such_record"});
     EXPECT_EQ(missing.status, 1);
     EXPECT_TRUE(has(missing.error, "no_such_record: cannot be opened: No such file")) << missing.error;
+}
+
+TEST(SimulateCommand, prints_help_and_not_more_than_200_bytes_of_a_word) {
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"--help"}, {"product", "-h"}}) {
+        const Printed p = call(words);
+        EXPECT_EQ(p.status, 0);
+        EXPECT_EQ(p.out.find("usage: kmm simulate RECORD"), 0u) << p.out;
+        EXPECT_EQ(p.error, "");
+    }
+    const std::string word(100'000, 'w');
+    const std::size_t usage_bytes = call({}).error.size();
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{word}, {"axpy", "--" + word}, {"axpy", word}, {"axpy", "--up", word}})
+        EXPECT_LE(call(words).error.size(), usage_bytes + 500);
+}
+
+TEST(SimulateCommand, plays_programs_that_drop_arrays) {
+    const Printed pipeline = call({"pipeline", "--size", "50", "--room", "8", "--chunk", "1MiB", "--ours"});
+    EXPECT_EQ(pipeline.status, 0) << pipeline.error;
+    EXPECT_TRUE(has(pipeline.out, "pipeline: 151 tasks, 101 chunks; ")) << pipeline.out;
+    const Printed turns =
+        call({"temporaries", "--size", "2", "--steps", "10", "--room", "20", "--chunk", "1MiB", "--ours"});
+    EXPECT_EQ(turns.status, 0) << turns.error;
+    EXPECT_TRUE(has(turns.out, "temporaries: 82 tasks, 42 chunks; ")) << turns.out;
+    const Printed random = call({"fitting", "--size", "3", "--seed", "16"});
+    EXPECT_TRUE(has(random.out, "3 programs from seed 16: ")) << random.out << random.error;
 }
 
 TEST(SimulateCommand, says_that_a_task_found_no_room) {

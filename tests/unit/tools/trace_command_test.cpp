@@ -112,6 +112,35 @@ TEST_F(TraceCommand, view_writes_a_page_beside_the_trace_or_where_it_is_told) {
     EXPECT_EQ(num_files(), 4u);
 }
 
+TEST_F(TraceCommand, a_trace_that_is_cut_off_is_checked_and_viewed_as_far_as_it_goes) {
+    const std::string file = write("t.json", good.substr(0, good.rfind(']')));
+    const Result checked = run({"check", file});
+    EXPECT_EQ(checked.status, 0) << checked.error;
+    EXPECT_NE(checked.out.find("INCOMPLETE: the file ends before the trace does"), std::string::npos) << checked.out;
+    const Result viewed = run({"view", file});
+    EXPECT_EQ(viewed.status, 0) << viewed.error;
+    EXPECT_EQ(viewed.out, path("t.html") + ": 4 events; INCOMPLETE: the file ends before the trace does\n");
+    EXPECT_NE(content(path("t.html")).find("\"is_cut_off\":true"), std::string::npos);
+}
+
+TEST_F(TraceCommand, help_is_printed_wherever_it_is_asked_for) {
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"--help"}, {"-h"}, {"check", "--help"}, {"view", "t.json", "-o", "--help"}}) {
+        const Result result = run(words);
+        EXPECT_EQ(result.status, 0);
+        EXPECT_EQ(result.out.find("usage: kmm trace check FILE"), 0u) << result.out;
+        EXPECT_EQ(result.error, "");
+    }
+}
+
+TEST_F(TraceCommand, an_error_has_at_most_200_bytes_of_a_word) {
+    const std::string word(100'000, 'w');
+    const std::size_t usage_bytes = run({}).error.size();
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{word}, {"check", "--" + word}, {"check", "a", word}, {"check", word}})
+        EXPECT_LE(run(words).error.size(), usage_bytes + 300);
+}
+
 TEST_F(TraceCommand, view_never_writes_over_the_trace) {
     const std::string file = write("t.html", good);
     const Result result = run({"view", file});

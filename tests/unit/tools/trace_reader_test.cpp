@@ -256,13 +256,41 @@ TEST(TraceReader, what_is_no_trace_is_refused) {
     EXPECT_EQ(broken.find("t.json: event 4: is not JSON (parse error at line 5"), 0u) << broken;
 }
 
-TEST(TraceReader, a_file_that_was_cut_off_says_so_wherever_it_ends) {
+TEST(TraceReader, a_file_that_was_cut_off_is_read_as_far_as_it_goes_and_says_so) {
     const std::string whole = file_with({slice("axpy", 1, 1), half_of_wait("b", 1), half_of_wait("e", 2)});
-    const std::size_t end = whole.rfind('}');
+    const std::size_t begin = whole.find('[') + 1, end = whole.rfind('}');
+    std::uint64_t num_events = 0;
     for (std::size_t length = 2; length <= end; ++length) {
-        const std::string text = refusal_of(whole.substr(0, length));
-        ASSERT_NE(text.find("the file ends before the trace does"), std::string::npos) << length << ": " << text;
+        const std::string text = whole.substr(0, length);
+        if (length < begin) {
+            ASSERT_NE(refusal_of(text).find("the file ends before the trace does"), std::string::npos) << length;
+            continue;
+        }
+        const Trace trace = read_text(text);
+        ASSERT_TRUE(trace.is_cut_off) << length;
+        ASSERT_GE(trace.num_events, num_events) << length;
+        num_events = trace.num_events;
+        ASSERT_NE(summary_of(trace).find("INCOMPLETE: the file ends before the trace does"), std::string::npos);
     }
+    const Trace all = read_text(whole);
+    EXPECT_EQ(num_events, all.num_events) << "nothing is missing but the end of the list";
+    EXPECT_FALSE(all.is_cut_off);
+}
+
+TEST(TraceReader, a_file_that_was_cut_off_before_a_name_has_a_number_in_its_place) {
+    const std::string whole = file_of({slice("axpy", 1, 1), slice("axpy", 3, 1)});
+    const Trace trace = read_text(whole.substr(0, whole.rfind("axpy")));
+    EXPECT_TRUE(trace.is_cut_off);
+    ASSERT_EQ(trace.lanes.size(), 1u);
+    EXPECT_EQ(trace.text(trace.lanes[0].name).find("thread "), 0u) << trace.text(trace.lanes[0].name);
+}
+
+TEST(TraceReader, a_refusal_has_at_most_200_bytes_of_a_name) {
+    const std::string name(100'000, 'n');
+    EXPECT_LE(refusal_of_events({slice(name, 1, -2)}).size(), 400u);
+    EXPECT_LE(refusal_of_events({"{\"ph\":\"" + name + "\",\"name\":\"x\"}"}).size(), 400u);
+    EXPECT_LE(refusal_of("{\"traceEvents\":[{\"" + name + "\":1 \"" + name + "\"}]}").size(), 600u);
+    EXPECT_LE(refusal_of("{\"traceEvents\":[{\"args\":{\"" + name + "\":[]}}]}").size(), 400u);
 }
 
 TEST(TraceReader, an_empty_trace_is_one) {

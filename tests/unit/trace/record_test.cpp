@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "kmm/error.hpp"
@@ -120,6 +122,56 @@ TEST(Record, a_file_is_written_by_one_at_a_time) {
     }
     RecordWriter again(path, "record (KMM_RECORD)", {});
     std::remove(path.c_str());
+}
+
+TEST(Record, another_name_is_taken_where_the_file_is_being_written) {
+    const std::string path = ::testing::TempDir() + "kmm_record_instead";
+    const FilePath both(path, path + ".2");
+    {
+        RecordWriter first(both, "record (KMM_RECORD)", {});
+        RecordWriter second(both, "record (KMM_RECORD)", {});
+        EXPECT_THROW(RecordWriter(both, "record (KMM_RECORD)", {}), InvalidArgument) << "that one is written too";
+        second.note({.what = What::array_freed, .array = 7}, nullptr, 0, 0, 0);
+    }
+    std::ifstream in(path + ".2");
+    EXPECT_NE(std::string(std::istreambuf_iterator<char>(in), {}).find("free 7\n"), std::string::npos);
+    std::remove(path.c_str());
+    std::remove((path + ".2").c_str());
+}
+
+TEST(Record, the_moment_when_an_array_is_dropped_is_written_and_read) {
+    struct Drops final : Consumer {
+        void bound(const Array&, std::int64_t) noexcept override {}
+        void named(Number, const std::string&, std::int64_t) noexcept override {}
+        void submitted(const Task&, std::int64_t) noexcept override {}
+        void note(const Event& e, const Fence*, std::size_t, std::int64_t, std::uint32_t) noexcept override {
+            if (e.what == What::dropped) arrays.push_back(e.array);
+        }
+        void finish(std::uint64_t) noexcept override {}
+        std::vector<Number> arrays;
+    } drops;
+    const std::string path = ::testing::TempDir() + "kmm_record_drop";
+    {
+        Machine machine;
+        machine.driver = "host";
+        machine.limits_bytes = std::vector<std::size_t>{1, 2};
+        machine.lanes = {{0, LaneRole::compute, 0}};
+        RecordWriter writer(path, "record", machine);
+        writer.note({.what = What::dropped, .array = 3}, nullptr, 0, 0, 0);
+        writer.finish(0);
+    }
+    std::ifstream in(path);
+    bool complete = false;
+    (void)read_record(in, path, drops, &complete);
+    EXPECT_TRUE(complete);
+    EXPECT_EQ(drops.arrays, std::vector<Number>{3});
+    std::remove(path.c_str());
+}
+
+TEST(Record, an_error_has_at_most_200_bytes_of_a_name) {
+    const std::string name(100'000, 'n');
+    EXPECT_LE(refusal(head + "launch " + name + ":1 2\n").size(), 800u);
+    EXPECT_LE(refusal(head + name + "\n").size(), 800u);
 }
 
 TEST(Record, a_file_that_cannot_be_written_is_refused_with_its_setting_and_a_remedy) {
