@@ -47,14 +47,14 @@ constinit thread_local const reclaim_search* search_now = nullptr;
 // A reclaimer may end its own registration.
 constinit thread_local const entry* called_now = nullptr;
 
-struct registry {
+struct reclaimer_registry {
     kmm::locks::Mutex mutex;
     kmm::locks::Condition call_ended;
     std::vector<std::unique_ptr<entry>> entries KMM_GUARDED_BY(mutex);  // in the order of asking
     std::uint64_t last_number KMM_GUARDED_BY(mutex) = 0;
 };
 
-registry& all_reclaimers() { return ::kmm::driver::never_destroyed<registry>(); }  // registrations may be statics
+reclaimer_registry& all_reclaimers() { return ::kmm::driver::never_destroyed<reclaimer_registry>(); }  // registrations may be statics
 
 auto order_of(const entry& e) noexcept { return std::tuple{e.priority, e.number}; }
 
@@ -93,7 +93,7 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
             if (ask_holders() > 0) return freed_ = true;
         }
         const driver::Driver& of = the_driver();
-        registry& all = all_reclaimers();
+        reclaimer_registry& all = all_reclaimers();
         kmm::locks::Lock in(all.mutex);
         const auto next = std::find_if(all.entries.begin(), all.entries.end(), [&](const auto& e) {
             return num_reasons_not_to_ask_reclaimers == 0 && e->of == &of && e->device == device_ &&

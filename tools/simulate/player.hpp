@@ -98,7 +98,7 @@ class Player final : private schedule::Outbox, private trace::Sink {
     std::map<graph::LaneId, graph::Position> launched_;  ///< positions that functions have taken
     std::unique_ptr<schedule::Scheduler> scheduler_;
     std::size_t num_drops_ = 0;  ///< of the program's, so far
-    std::set<const memory::Chunk*> made_;  ///< that some task has been submitted for which writes
+    std::set<const memory::Chunk*> made_;  ///< that a submitted task writes
     std::size_t held_bytes_ = 0;           ///< graph::HeldBytes
     std::size_t temporary_bytes_ = 0;      ///< of these, of the submit that is added
     std::size_t wanted_bounce_bytes_ = 0;
