@@ -383,10 +383,13 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
         if (!is_counted_before(task, a)) needed_bytes += bytes;
         largest_bytes = std::max(largest_bytes, bytes);
         if (found != Found::yes || c.replicas[m].address == 0) return;
+        moved = true;
+        Replica& r = c.replicas.at(m);
+        // A block without content was taken for this task: that it goes again is no change after which more can be had.
+        if (!is_valid(c, m) && !r.pinned()) return release(r);
         c.hold = 0;
         found = evict(c, m, Saves::all);
         c.hold = task.number;
-        moved = true;
     });
     // Where they do not fit however they lie, what is in pieces may stay in pieces: that is looked at as a whole.
     if (moved && needed_bytes <= space.heap.free_bytes() && largest_bytes <= space.heap.largest_free_bytes()) {
