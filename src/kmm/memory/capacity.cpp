@@ -426,9 +426,14 @@ Fence Residency::shift(const Shift& shift, MemoryIndex m, const FenceSet& after)
     chunk.copied_at = ++tick_;
     r.content_at = chunk.copied_at;
     if (!shift.overlaps()) return requests_.copy(chunk, m, m, r.address, to, after, nullptr);
+    FenceSet waits(after);
+    waits.add(bounce_users_);
     FenceSet out;
-    out.add(requests_.copy(chunk, m, MemoryIndex::host(), r.address, bounce_address_, after, nullptr));
-    return requests_.copy(chunk, MemoryIndex::host(), m, bounce_address_, to, out, nullptr);
+    out.add(requests_.copy(chunk, m, MemoryIndex::host(), r.address, bounce_address_, waits, nullptr));
+    const Fence in = requests_.copy(chunk, MemoryIndex::host(), m, bounce_address_, to, out, nullptr);
+    bounce_users_.clear();
+    bounce_users_.add(in);
+    return in;
 }
 
 bool Residency::compact(MemoryIndex m) {

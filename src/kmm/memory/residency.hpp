@@ -190,6 +190,7 @@ class Residency {
     void set_bounce(std::uintptr_t address, std::size_t bytes) noexcept {
         bounce_address_ = address;
         bounce_bytes_ = bytes;
+        bounce_users_.clear();
     }
     /// What can be had of the memory: its limit, or what the driver gave where it refused more.
     std::size_t usable_bytes(MemoryIndex m) const noexcept {
@@ -439,6 +440,7 @@ class Residency {
     Lacking lacking_;                 ///< of the task that was placed last
     std::uintptr_t bounce_address_ = 0;
     std::size_t bounce_bytes_ = 0;
+    FenceSet bounce_users_;  ///< the latest, which comes after those before
     /// From this size on the host has no place for what would have to be saved, as far as it is known: nobody need look
     /// again before something has changed there.
     std::size_t host_refuses_bytes_ = ~std::size_t{0};
