@@ -3,6 +3,7 @@
 
 #include "driver/format.hpp"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +13,13 @@
 #include "kmm/base/text.hpp"
 
 namespace kmm::detail {
+
+namespace {
+
+// Failures that are told one by one when a runtime ends: one cause often fails very many tasks.
+constexpr std::size_t most_undelivered = 20;
+
+}  // namespace
 
 std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver) {
     try {
@@ -103,8 +111,13 @@ void RuntimeCore::wait_idle() {
 
 void RuntimeCore::log_undelivered() noexcept {
     try {
-        for (const auto& root : books_.deliver_all_failures())
-            log::post(log::Level::error, "a failure that nobody asked for: " + text_of(words_.error_of(*root)));
+        const auto roots = books_.deliver_all_failures();
+        const std::size_t told = std::min(roots.size(), most_undelivered);
+        for (std::size_t i = 0; i < told; ++i)
+            log::post(log::Level::error, "a failure that nobody asked for: " + text_of(words_.error_of(*roots[i])));
+        if (told != roots.size())
+            log::post(log::Level::error, driver::format("{} more tasks of runtime {} failed, and nobody asked for them",
+                                                        roots.size() - told, platform_.number()));
     } catch (...) {
         // There is no memory for the text, and nobody left to tell.
         log::last_words(log::Level::error, "a failure that nobody asked for could not be described");
