@@ -56,7 +56,8 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
       listeners_(platform_),
       turns_(platform_, books_, words_, shortage_words_, engine_, listeners_.emitter()),
       engine_(platform_, words_, listeners_.emitter()),
-      reports_(platform_, books_, engine_, turns_),
+      copy_buffers_(platform_),
+      reports_(platform_, books_, engine_, turns_, copy_buffers_),
       who_waits_(platform_, books_, words_, turns_),
       share_(platform_, engine_, turns_) {
     graph::HostReserve::prepare();
@@ -187,6 +188,7 @@ void RuntimeCore::trim() {
     books_.pool().trim();
     turns_.with_everything_read([](auto& scheduler, const auto&) { scheduler.residency().trim_records(); });
     engine_.memory_service().trim();
+    copy_buffers_.trim();
 }
 
 }  // namespace kmm::detail
