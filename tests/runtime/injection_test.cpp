@@ -296,6 +296,41 @@ TEST(Row096, a_launch_that_the_driver_refuses_fails_the_task) {
     EXPECT_EQ(x.copy_to_vector(), counting<std::int64_t>(n, 7));
 }
 
+/// An array whose only valid content is on a device.
+Array<std::int64_t> on_device(const RuntimeHandle& rt) {
+    auto x = rt.allocate(counting<std::int64_t>(n));
+    rt.wait(rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUViewMut<std::int64_t>) {}), write(x)));
+    return x;
+}
+
+TEST(CopyOut, where_the_driver_page_locks_no_memory_data_comes_through_other_memory) {
+    for (const int refusals : {1, 2}) {
+        auto driver = std::make_shared<ScriptedDriver>();
+        const RuntimeHandle rt = start(scripted_config(1), driver);
+        const auto x = on_device(rt);
+        for (int i = 1; i <= refusals; i++)
+            driver->fail_call("allocate_pinned", static_cast<std::uint64_t>(i), Code::out_of_memory);
+        EXPECT_EQ(x.copy_to_vector(), counting<std::int64_t>(n));
+        EXPECT_EQ(driver->num_failures(), static_cast<std::uint64_t>(refusals));
+    }
+}
+
+TEST(CopyOut, that_gets_no_stream_leaves_its_destination_as_it_was_and_works_the_next_time) {
+    auto driver = std::make_shared<ScriptedDriver>();
+    const RuntimeHandle rt = start(scripted_config(2), driver);
+    const auto x = on_device(rt);
+    for (const std::uint64_t call : {1, 2}) {
+        driver->fail_call("create_stream", call, Code::out_of_memory);
+        std::vector<std::int64_t> read(n, 77);
+        EXPECT_THROW(x.copy_to(read.data()), kmm::DeviceError);
+        EXPECT_EQ(read, std::vector<std::int64_t>(n, 77));
+        driver->clear_failures();
+        if (call == 1) continue;
+        x.copy_to(read.data());
+        EXPECT_EQ(read, counting<std::int64_t>(n));
+    }
+}
+
 TEST(Row105, a_lost_device_fails_its_tasks_and_the_other_devices_finish) {
     ScriptedOptions options;
     options.num_devices = 2;

@@ -147,6 +147,14 @@ class Runner {
         submit<I...>(s, domain,
                      kmm::GPUKernel(apply_kernel<GPURead<I>...>, dim3(threads_of_a_block)).grid(dim3(most_blocks)));
     }
+    static auto mapping(const fitting::Read& r) {
+        using namespace kmm::placeholders;
+        const bool is_fixed = r.fixed.begin < r.fixed.end;
+        const Index factor = is_fixed ? 0 : 1;
+        const Index low = is_fixed ? r.fixed.begin : -r.halo, high = is_fixed ? r.fixed.end : r.halo + 1;
+        return kmm::bounds(kmm::range(factor * _x + low, factor * _x + high));
+    }
+
     template<std::size_t... I, typename Launcher>
     void submit(const fitting::Submit& s, const std::vector<kmm::DomainChunk>& domain, const Launcher& launcher) {
         using namespace kmm::placeholders;
@@ -160,14 +168,6 @@ class Runner {
         // range(a x + b): fixed ranges have a factor of zero.
         put(kmm::read(arrays_[s.reads[I].array], mapping(s.reads[I]))...);
     }
-    static auto mapping(const fitting::Read& r) {
-        using namespace kmm::placeholders;
-        const bool is_fixed = r.fixed.begin < r.fixed.end;
-        const Index factor = is_fixed ? 0 : 1;
-        const Index low = is_fixed ? r.fixed.begin : -r.halo, high = is_fixed ? r.fixed.end : r.halo + 1;
-        return kmm::bounds(kmm::range(factor * _x + low, factor * _x + high));
-    }
-
     void interpret(const fitting::Submit& s, const fitting::Part& part) {
         const fitting::Range range = fitting::range_of(thread_.arrays[s.out], part.chunk);
         std::vector<fitting::Range> ranges;

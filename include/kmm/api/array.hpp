@@ -180,10 +180,14 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
         return value;
     }
 
-    // ---- copies to the program's memory: host or device, row-major and packed unless it is a view. They block, see
-    // all earlier submits, and touch nothing when they throw. With device memory they come after what the calling
-    // thread has put on its default stream, as cudaMemcpy does (inside GPU(f): on the task's stream), and before what
-    // it puts there later. IA for wrong counts, regions outside, a default stream that is captured. TE UR DL DE.
+    // ---- copies to the program's memory: host or device, row-major and packed unless it is a view. They block and see
+    // all earlier submits. Data is read where it is: no memory of the runtime is needed, however full that is, only
+    // buffers of at most 8 MiB on the host, beside the limits, which the call has before it begins (OM). What throws
+    // leaves the output untouched: it is written when all that is read is known to be good. The exceptions are a device
+    // that is lost, or a driver that fails, while the elements are on their way (DE). With device memory they come
+    // after what the calling thread has put on its default stream, as cudaMemcpy does (inside GPU(f): on the task's
+    // stream), and before what it puts there later. IA for wrong counts, regions outside, a default stream that is
+    // captured. TE UR OM DL DE.
     KMM_INLINE void copy_to(T* output) const { copy_out(whole(), output, detail::default_stream()); }
     template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
     KMM_INLINE void copy_to(T* output, I num_elements) const {
@@ -214,8 +218,10 @@ class Array final : public ArrayBase, private ArrayInstance<N> {
         detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides, detail::default_stream());
     }
 
-    // ---- copies from the program's memory, ordered likewise; they block until it was read. IA when unbound. TE OM DL
-    // DE.
+    // ---- copies from the program's memory, ordered likewise; they block until it was read. One that fails (TE: a
+    // chunk finds no memory) has failed as a whole: all of its region is poisoned, and nothing new can be read beside
+    // what is lost, until the region is copied or overwritten again. What is refused before (IA OM DL DE) changes
+    // nothing. IA when unbound.
     KMM_INLINE void copy_from(const T* input) const { copy_in(whole(), input, detail::default_stream()); }
     template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
     KMM_INLINE void copy_from(const T* input, I num_elements) const {

@@ -180,7 +180,10 @@ class RuntimeHandle {
         return detail::runtime_memory_for_address(*core_, address);
     }
 
-    // ---- events
+    // ---- events. What a failed task was to write is poisoned; its event fails, and so does what needs the poisoned
+    // elements. A region that crosses chunks may be brought into them after the task, and that can fail too: then the
+    // event fails and that region is poisoned, but not what the task wrote in place. The task has run, these elements
+    // are what it computed, and who reads them need not wait for chunks that they do not touch.
 
     /// Done when all of them are; of nothing: done. IA.
     EventId join(const EventList& events) const { return detail::runtime_join(*core_, events.data(), events.size()); }

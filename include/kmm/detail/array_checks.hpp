@@ -23,6 +23,9 @@ namespace detail {
 RuntimeCore& runtime_core(Runtime& runtime) noexcept;
 /// The public face of the runtime of a bound array. IA when unbound.
 Runtime& array_runtime_face(const ArrayRecord& record);
+/// Binds an array without elements, for a submit that was to write it: over an empty domain no task does. Nothing where
+/// it is bound already. CL.
+void array_bind_without_elements(const ArrayRef& array, Runtime& runtime);
 /// IA: `what` needs a bound array; says how arrays become bound.
 [[noreturn]] void throw_unbound(const ArrayRecord& record, const char* what);
 /// IA if an axis is negative, naming it, or if the elements have more bytes than 63 bits can count.

@@ -60,7 +60,10 @@ class AccessHandler {
         return type{region, task.submission.add_access(array_->record(), Kind, to_box(region), task.argument)};
     }
     void commit(const TaskGroupCommit&) {}
-    void after_submit(const TaskSubmissionResult&) {}
+    void after_submit(const TaskSubmissionResult& result) {
+        if constexpr (Kind != AccessKind::read)
+            if (array_->is_empty()) array_bind_without_elements(array_->record(), result.runtime);
+    }
 
   private:
     const A* array_;

@@ -1,9 +1,9 @@
 // Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned,
 // or for several small ones where there are very many.
 //
-// Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out begins to
-// write only when every chunk that it reads is known to be good. With device memory the tasks' streams come after the
-// caller's.
+// Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out reads chunks
+// wherever they are, and begins to write only when every chunk that it reads is known to be good and the call has all
+// the memory that it needs. With device memory the copies come after what is on the caller's stream.
 #include <algorithm>
 #include <new>
 #include <optional>
@@ -13,7 +13,9 @@
 #include "driver/format.hpp"
 #include "kmm/api/array_record.hpp"
 #include "kmm/api/caller_stream.hpp"
+#include "kmm/api/device_reader.hpp"
 #include "kmm/detail/strided_box.hpp"
+#include "kmm/engine/device_error.hpp"
 #include "kmm/plan/needs.hpp"
 
 namespace kmm::detail {
@@ -40,8 +42,8 @@ struct CopyShared {
     std::size_t element_bytes = 0;
     bool to_user = false;
     bool user_on_device = false;
-    int user_device = 0;
     const CallerStream* after = nullptr;  ///< with device memory; lives as long as the caller waits
+    driver::StreamHandle stream;          ///< likewise: DeviceStream
 };
 
 /// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
@@ -66,29 +68,36 @@ std::size_t bytes_of(const CopyPart& part, std::size_t element_bytes) noexcept {
     return bytes;
 }
 
-/// A box of elements on both sides of a copy with device memory of the program.
-struct DeviceCopy {
-    std::byte* to;
-    const std::int64_t* to_strides;
-    const std::byte* from;
-    const std::int64_t* from_strides;
-    const std::int64_t* sizes;
+/// For copies with device memory of the program, made before the first of them: it comes after the caller's.
+class DeviceStream {
+  public:
+    DeviceStream(driver::Driver& driver, int ordinal, const CallerStream& after) : driver_(driver) {
+        check_device(driver, ordinal, driver.create_stream(ordinal, true, 0, &stream_), "creating a stream for a copy");
+        const driver::Status ordered = after.order(stream_);
+        if (ordered.ok()) return;
+        (void)driver.destroy_stream(stream_);
+        throw_device_error(driver, ordinal, ordered, "ordering a copy after the calling thread's stream");
+    }
+    ~DeviceStream() { (void)driver_.destroy_stream(stream_); }
+    DeviceStream(const DeviceStream&) = delete;
+    DeviceStream& operator=(const DeviceStream&) = delete;
+    driver::StreamHandle handle() const noexcept { return stream_; }
+
+  private:
+    driver::Driver& driver_;
+    driver::StreamHandle stream_;
 };
 
-void copy_with_device(const CopyShared& shared, const DeviceCopy& copy) {
+/// With device memory of the program on one side at least.
+void copy_with_device(const CopyShared& shared, const StridedCopy& copy) {
     driver::Driver& driver = shared.core->platform().driver();
-    driver::StreamHandle stream;
-    driver::check(driver, driver.create_stream(shared.user_device, true, 0, &stream), "create a stream for a copy");
+    const driver::StreamHandle stream = shared.stream;
     // Whatever happens, nothing touches the program's memory when this returns.
-    struct Drop {
+    struct Drain {
         driver::Driver& driver;
         driver::StreamHandle stream;
-        ~Drop() {
-            (void)driver.synchronize_stream(stream);
-            (void)driver.destroy_stream(stream);
-        }
-    } drop{driver, stream};
-    driver::check(driver, shared.after->order(stream), "order a copy after the calling thread's stream");
+        ~Drain() { (void)driver.synchronize_stream(stream); }
+    } drain{driver, stream};
     // Rows along the last axis; the axes before it are walked here.
     const auto bytes = static_cast<std::int64_t>(shared.element_bytes);
     std::int64_t index[max_rank] = {};
@@ -119,9 +128,10 @@ void copy_with_device(const CopyShared& shared, const DeviceCopy& copy) {
 /// The parts of a task, one for each access; they follow behind.
 struct CopyGroup {
     CopyShared shared;
+    const Task* task;  ///< whose memory this is
     std::size_t num_parts = 0;
 
-    explicit CopyGroup(const CopyShared& of_all) noexcept : shared(of_all) {}
+    CopyGroup(const CopyShared& of_all, const Task& record) noexcept : shared(of_all), task(&record) {}
     static std::size_t size_bytes(std::size_t num_parts) noexcept {
         static_assert(sizeof(CopyGroup) % alignof(CopyPart) == 0);
         return sizeof(CopyGroup) + num_parts * sizeof(CopyPart);
@@ -129,6 +139,8 @@ struct CopyGroup {
     std::byte* place(std::size_t i) noexcept {
         return reinterpret_cast<std::byte*>(this) + sizeof(CopyGroup) + i * sizeof(CopyPart);
     }
+    /// Where the task uses the chunk of a part.
+    memory::MemoryIndex memory_of(std::size_t i) const noexcept { return task->accesses[i].memory; }
     CopyPart& part(std::size_t i) noexcept { return *std::launder(reinterpret_cast<CopyPart*>(place(i))); }
 };
 
@@ -162,8 +174,8 @@ void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* ch
         user_strides = packed;
     }
     if (shared.user_on_device && part.owned == nullptr) {
-        const DeviceCopy out{part.user, user_strides, chunk, part.chunk_strides, part.sizes};
-        const DeviceCopy in{chunk, part.chunk_strides, part.user, user_strides, part.sizes};
+        const StridedCopy out{part.user, user_strides, chunk, part.chunk_strides, part.sizes};
+        const StridedCopy in{chunk, part.chunk_strides, part.user, user_strides, part.sizes};
         copy_with_device(shared, shared.to_user ? out : in);
     } else if (shared.to_user) {
         copy_box_on_host(part.user, user_strides, chunk, part.chunk_strides, part.sizes, shared.element_bytes);
@@ -172,7 +184,49 @@ void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* ch
     }
 }
 
-/// Each part is a copy. They are counted together: all threads that copy share the counters.
+/// Copies of one task by kind: all threads that copy share the counters.
+class CountedCopies {
+  public:
+    using Kind = UserCopies::Kind;
+    explicit CountedCopies(UserCopies& copies) noexcept : copies_(copies) {}
+    ~CountedCopies() {
+        const std::int64_t time = engine::now_ns() - begin_;
+        for (std::size_t kind = 0; kind < num_kinds; ++kind)
+            if (counts_[kind].copies != 0)
+                copies_.count(static_cast<Kind>(kind), counts_[kind].bytes, counts_[kind].copies, time);
+    }
+    CountedCopies(const CountedCopies&) = delete;
+    CountedCopies& operator=(const CountedCopies&) = delete;
+    void add(Kind kind, std::size_t bytes) noexcept {
+        counts_[static_cast<std::size_t>(kind)].bytes += bytes;
+        ++counts_[static_cast<std::size_t>(kind)].copies;
+    }
+
+  private:
+    static constexpr std::size_t num_kinds = UserCopies::num_kinds;
+    UserCopies& copies_;
+    const std::int64_t begin_ = engine::now_ns();
+    UserCopies::Count counts_[num_kinds];
+};
+
+/// To memory of the host, from chunks on devices: those of one device together, so that one call of the driver moves
+/// many.
+void read_from_devices(CopyGroup& group, const TaskContext& context) {
+    const CopyShared& shared = group.shared;
+    const Platform& platform = shared.core->platform();
+    DeviceReader reader(platform, shared.core->copy_buffers(), shared.element_bytes);
+    for (std::uint32_t d = 0; d < platform.num_devices(); ++d) {
+        for (std::size_t i = 0; i < group.num_parts; ++i) {
+            const auto* const chunk = static_cast<const std::byte*>(context.addresses[i]);
+            if (chunk == nullptr || group.memory_of(i) != memory::MemoryIndex::of_device(d)) continue;
+            const CopyPart& part = group.part(i);
+            reader.add(d, {part.user, shared.user_strides, chunk, part.chunk_strides, part.sizes});
+        }
+    }
+    reader.finish();
+}
+
+/// Each part is a copy. Of a copy out the chunks are where they were when the task was placed.
 void run_copy_group(void* payload, TaskContext& context) {
     using Kind = UserCopies::Kind;
     CopyGroup& group = *static_cast<CopyGroup*>(payload);
@@ -182,20 +236,24 @@ void run_copy_group(void* payload, TaskContext& context) {
     const bool with_device = shared.user_on_device && !is_read;
     // Memory of another host driver: the host copies, after that driver's stream.
     if (!with_device && !is_read && shared.after != nullptr) shared.after->wait();
-    struct Counted {
-        UserCopies& copies;
-        Kind kind;
-        std::int64_t begin = engine::now_ns();
-        std::size_t bytes = 0, num_parts = 0;
-        ~Counted() { copies.count(kind, bytes, num_parts, engine::now_ns() - begin); }
-    } counted{shared.core->user_copies(), !with_device     ? Kind::host_to_host
-                                          : shared.to_user ? Kind::host_to_device
-                                                           : Kind::device_to_host};
-    for (; counted.num_parts < group.num_parts; ++counted.num_parts) {
-        const CopyPart& part = group.part(counted.num_parts);
-        run_copy_part(shared, part, static_cast<std::byte*>(context.addresses[counted.num_parts]));
-        counted.bytes += bytes_of(part, shared.element_bytes);
+    CountedCopies counted(shared.core->user_copies());
+    bool any_on_device = false;
+    for (std::size_t i = 0; i < group.num_parts; ++i) {
+        const CopyPart& part = group.part(i);
+        auto* const chunk = static_cast<std::byte*>(context.addresses[i]);
+        if (chunk == nullptr) continue;  // nothing was ever there
+        const bool on_device = group.memory_of(i).is_device();
+        if (on_device && !with_device)
+            any_on_device = true;
+        else
+            run_copy_part(shared, part, chunk);
+        const bool from_device = shared.to_user ? on_device : with_device;
+        const bool to_device = shared.to_user ? with_device : on_device;
+        const Kind kind = from_device ? (to_device ? Kind::device_to_device : Kind::device_to_host)
+                                      : (to_device ? Kind::host_to_device : Kind::host_to_host);
+        counted.add(kind, bytes_of(part, shared.element_bytes));
     }
+    if (any_on_device) read_from_devices(group, context);
 }
 
 /// Who had written what each part of a copy to the program reads. A bad chunk cancels all parts, and only its own names
@@ -291,11 +349,13 @@ class ArrayCopy final : Batch {
     std::string name_;
     DeviceMemory memory_;
     std::optional<CallerStream> after_;  ///< recorded at the beginning, and waited for on the device
-    std::vector<std::size_t> chunks_;    ///< that the region meets
-    Task* gate_ = nullptr;               ///< of a copy out, a helper: every chunk that is read is known to be good
-    std::vector<std::size_t> ends_;      ///< of the chunks of each task in `chunks_`
-    CopyShared shared_;                  ///< by all parts
-    std::vector<plan::Request> told_;    ///< for whoever listens
+    std::optional<DeviceStream> stream_;
+    std::optional<CopyBuffers::Hold> buffers_;  ///< of a copy out of devices to the host
+    std::vector<std::size_t> chunks_;           ///< that the region meets
+    Task* gate_ = nullptr;             ///< of a copy out, a helper: every chunk that is read is known to be good
+    std::vector<std::size_t> ends_;    ///< of the chunks of each task in `chunks_`
+    CopyShared shared_;                ///< by all parts
+    std::vector<plan::Request> told_;  ///< for whoever listens
     SourceWriters writers_;
 };
 
@@ -320,6 +380,11 @@ void ArrayCopy::run(DefaultStream stream) {
     check_arguments();
     memory_ = device_memory_at(core_, user_);
     if (memory_.driver != nullptr) after_.emplace(core_, memory_, stream, name_.c_str());
+    // From here on a copy out needs no more memory: it cannot run out of it half-way.
+    if (memory_.driver == &core_.platform().driver())
+        stream_.emplace(*memory_.driver, memory_.ordinal, *after_);
+    else if (to_user_ && core_.platform().num_devices() != 0)
+        buffers_.emplace(core_.copy_buffers());
     core_.admit();
     make_tasks();
     if (core_.listeners().any())
@@ -328,6 +393,9 @@ void ArrayCopy::run(DefaultStream stream) {
     if (core_.inside_own_task()) return;
     core_.wait_settled(last(), nullptr, true);  // the tasks use the program's memory
     if (to_user_) throw_failure_of_part();
+    // Of a copy in that fails several chunks may have found no memory: the caller is told of all of them.
+    if (books().failure_of(last()) != nullptr)
+        for (TaskNumber n = first(); n != last(); ++n) (void)books().deliver_failure(n);
     core_.throw_failure(last());
 }
 
@@ -385,7 +453,7 @@ void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInf
     infos.give_to(t->info);
     t->chunk_index = static_cast<std::uint32_t>(chunks_[first]);
     t->where = ResourceId::host();
-    auto& group = *new (t->allocate_storage(payload_bytes, alignof(CopyGroup))) CopyGroup(shared_);
+    auto& group = *new (t->allocate_storage(payload_bytes, alignof(CopyGroup))) CopyGroup(shared_, *t);
     t->function = {{run_copy_group, destroy_copy_group}, &group};
     Box all = part_of(chunks_[first]);  // what errors name
     for (std::size_t i = first; i < first + count; ++i) {
@@ -420,7 +488,7 @@ void ArrayCopy::add_access(Task& task, const Box& box, const Box& part, const Co
     graph::Access& access = task.accesses.emplace_back();
     access.offset_bytes = static_cast<std::size_t>(offset) * array_.element_bytes();
     if (to_user_) {
-        access.needs_content = true;
+        access.needs_content = access.anywhere = true;
     } else {
         access.kind = AccessKind::overwrite;
         access.writes_chunk = true;
@@ -437,8 +505,8 @@ CopyShared ArrayCopy::describe_copy() const {
     shared.element_bytes = array_.element_bytes();
     shared.to_user = to_user_;
     shared.user_on_device = memory_.driver == &core_.platform().driver();
-    shared.user_device = memory_.ordinal;
     shared.after = after_ ? &*after_ : nullptr;
+    if (stream_) shared.stream = stream_->handle();
     return shared;
 }
 
@@ -503,8 +571,10 @@ void ArrayCopy::find_writers() {
 }
 
 void ArrayCopy::check() {
-    check_sizes();
-    if (to_user_) find_writers();
+    if (to_user_)
+        find_writers();
+    else
+        check_sizes();
     touch_chunks();
     if (to_user_) reserve_helper();
 }
@@ -527,7 +597,8 @@ void ArrayCopy::connect() {
                 const auto box = binding_.box_of(chunks_[p]);
                 graph::CompactHistory& history = binding_.histories[chunks_[p]];
                 if (!history.any_content()) binding_.count_made(binding_.layout->num_elements(chunks_[p]));
-                history.write(part, graph::equal(part, box()), box, t.number, false, of_chunk, *this);
+                // By the whole copy: where one chunk fails, nobody finds new parts beside what is lost.
+                history.write(part, graph::equal(part, box()), box, last(), false, of_chunk, *this);
             }
             graph::drop_duplicates(of_chunk);
             all.insert(all.end(), of_chunk.begin(), of_chunk.end());

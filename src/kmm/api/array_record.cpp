@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "driver/format.hpp"
+#include "kmm/detail/array_checks.hpp"
 #include "kmm/utils/checked_math.hpp"
 
 namespace kmm::detail {
@@ -200,6 +201,17 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
     auto layout = std::make_shared<plan::Layout>(rank, array->box(), std::move(kept));
     if (!layout->is_grid()) check_cover(*layout);
     return bind_new(core, std::move(array), std::move(layout));
+}
+
+void array_bind_without_elements(const ArrayRef& array, Runtime& runtime) {
+    if (array->binding() != nullptr) return;
+    RuntimeCore& core = runtime_core(runtime);
+    auto layout = std::make_shared<plan::Layout>(array->rank(), array->box(), std::vector<ChunkGeometry>());
+    auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(layout));
+    const locks::Guard guard(core.books().order());
+    core.books().check_open();
+    const memory::Array& data = *binding->data;
+    if (array->bind(binding)) core.listeners().tell_bound(data, array->box(), array->is_named());
 }
 
 bool array_is_bound(const ArrayRecord& a) noexcept { return a.binding() != nullptr; }

@@ -96,7 +96,8 @@ std::string text_of(const std::exception_ptr& error) {
     try {
         std::rethrow_exception(error);
     } catch (const std::exception& e) {
-        return e.what();
+        const char* const text = e.what();  // the program's class may return null
+        return text != nullptr ? text : "an exception without a text: its what() is null";
     } catch (...) {
         return "an exception that is not a std::exception";
     }

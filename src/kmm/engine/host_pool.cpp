@@ -1,5 +1,8 @@
 #include "kmm/engine/host_pool.hpp"
 
+#include <cxxabi.h>
+
+#include <stdexcept>
 #include <utility>
 
 #include "driver/check.hpp"
@@ -36,6 +39,14 @@ void end_payload(graph::Task& task, const void* runtime, bool device_views, Work
     const TaskScope scope(runtime, device_views);
     const Workers::UserCode user_code(workers);
     task.drop_payload();
+}
+
+/// What a task ends with whose function does not return. The unwinding that pthread_exit begins must go on to the
+/// thread's end: whoever catches it (abi::__forced_unwind) rethrows it, else the process ends.
+std::exception_ptr thread_was_ended() {
+    return std::make_exception_ptr(
+        std::runtime_error("the function ended the library's thread that ran it (pthread_exit, or a pthread_cancel "
+                           "of that thread): return from the function, or throw, instead"));
 }
 
 }  // namespace
@@ -121,32 +132,46 @@ void HostPool::execute(graph::Task& task) {
         mailbox_.discard(task);
         return;
     }
+    const std::int64_t begin_ns = emitter_.sink() != nullptr ? trace::clock_ns() : 0;
+    std::exception_ptr error;
+    try {
+        run_function(task);
+    } catch (const abi::__forced_unwind&) {
+        report_end(task, thread_was_ended(), begin_ns);
+        mailbox_.leave_turn();
+        go_on_in_another_thread();
+        throw;
+    } catch (...) {
+        error = std::current_exception();
+    }
+    report_end(task, std::move(error), begin_ns);
+}
+
+void HostPool::run_function(graph::Task& task) {
+    const TaskScope scope(runtime_, device_views_);
+    const UserCode user_code(*this);
+    HostResource resource;
+    detail::TaskContext context;
+    context.resource = &resource;
+    context.addresses = task.addresses.data();
+    context.layouts = task.layouts.data();
+    context.chunk = &task.chunk;
+    fill_unset_on_host(task);
+    const NamedRange range(nvtx_, task);
+    task.in_user_code.store(true, std::memory_order_relaxed);
+    task.function.body.run(task.function.payload, context);
+}
+
+void HostPool::report_end(graph::Task& task, std::exception_ptr error, std::int64_t begin_ns) {
+    end_payload(task, runtime_, device_views_, *this);
+    task.in_user_code.store(false, std::memory_order_relaxed);
+    if (trace::Sink* const listener = emitter_.sink(); listener != nullptr && begin_ns != 0) [[unlikely]]
+        listener->note(
+            {.what = trace::What::function, .task = task.number, .begin_ns = begin_ns, .end_ns = trace::clock_ns()});
     Message m;
     m.what = Message::What::host_done;
     m.task = &task;
-    trace::Sink* const listener = emitter_.sink();
-    const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
-    try {
-        const TaskScope scope(runtime_, device_views_);
-        const UserCode user_code(*this);
-        HostResource resource;
-        detail::TaskContext context;
-        context.resource = &resource;
-        context.addresses = task.addresses.data();
-        context.layouts = task.layouts.data();
-        context.chunk = &task.chunk;
-        fill_unset_on_host(task);
-        const NamedRange range(nvtx_, task);
-        task.in_user_code.store(true, std::memory_order_relaxed);
-        task.function.body.run(task.function.payload, context);
-    } catch (...) {
-        m.error = std::current_exception();
-    }
-    end_payload(task, runtime_, device_views_, *this);
-    task.in_user_code.store(false, std::memory_order_relaxed);
-    if (listener != nullptr) [[unlikely]]
-        listener->note(
-            {.what = trace::What::function, .task = task.number, .begin_ns = begin_ns, .end_ns = trace::clock_ns()});
+    m.error = std::move(error);
     mailbox_.post(std::move(m));
 }
 
@@ -181,9 +206,14 @@ LauncherThreads::Turn LauncherThreads::begin_function(std::size_t preferred) noe
 
 /// What the function enqueued ends at the lane's next position, and is told in the order of positions. On the host
 /// driver the function itself is most of the work: where nothing is left on the stream, nobody needs to watch it.
-void LauncherThreads::end_function(const Turn& turn, Message&& launched) {
+void LauncherThreads::end_function(const Turn& turn, graph::Task& task, std::exception_ptr error) {
+    if (error != nullptr) failed_.add(task.number);
     Lane& lane = *turn.lane;
-    const bool idle = device_views_ && launched.error == nullptr && is_idle(lane);
+    const bool idle = device_views_ && error == nullptr && is_idle(lane);
+    Message launched;
+    launched.what = Message::What::launched;
+    launched.task = &task;
+    launched.error = std::move(error);
     const locks::Guard guard(lanes_mutex_);
     --lane.functions;
     // Another function on this lane may have enqueued something since.
@@ -217,13 +247,17 @@ void LauncherThreads::run() {
         preferred = next_preferred_++ % own_lanes_.size();
     }
     while (graph::Task* const task = take()) {
-        Message m;
-        m.what = Message::What::launched;
-        m.task = task;
         const Turn turn = begin_function(preferred);
-        m.error = execute(*task, turn.lane->id, scratch);
-        if (m.error != nullptr) failed_.add(task->number);
-        end_function(turn, std::move(m));
+        try {
+            end_function(turn, *task, execute(*task, turn.lane->id, scratch));
+        } catch (const abi::__forced_unwind&) {
+            task->in_user_code.store(false, std::memory_order_relaxed);
+            end_function(turn, *task, thread_was_ended());
+            mailbox_.leave_turn();
+            scratch.reset();
+            go_on_in_another_thread();
+            throw;
+        }
         helping.workers = this;
         mailbox_.help();
         helping.workers = nullptr;
@@ -269,6 +303,8 @@ std::exception_ptr LauncherThreads::execute(graph::Task& task, LaneId lane, std:
         task.drop_payload();  // inside the scope: destructors of what it captured are the program's code too
         task.in_user_code.store(false, std::memory_order_relaxed);
         return nullptr;
+    } catch (const abi::__forced_unwind&) {
+        throw;
     } catch (...) {
         task.in_user_code.store(false, std::memory_order_relaxed);
         return std::current_exception();

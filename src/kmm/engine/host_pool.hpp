@@ -58,6 +58,8 @@ class HostPool final : public Workers {
   private:
     void run() override;
     void execute(graph::Task& task);
+    void run_function(graph::Task& task);
+    void report_end(graph::Task& task, std::exception_ptr error, std::int64_t begin_ns);
     graph::Task* help();
 
     const void* runtime_;
@@ -103,7 +105,7 @@ class LauncherThreads final : public Workers {
         graph::Position before;
     };
     Turn begin_function(std::size_t preferred) noexcept;
-    void end_function(const Turn& turn, Message&& launched);
+    void end_function(const Turn& turn, graph::Task& task, std::exception_ptr error);
     bool is_idle(const Lane& lane) noexcept;
     std::exception_ptr execute(graph::Task& task, LaneId lane, std::optional<Lanes::Scratch>& scratch);
 

@@ -239,9 +239,37 @@ void Workers::add_threads(std::size_t most) noexcept {
 /// The calling thread is one too many. Under the lock.
 void Workers::leave() noexcept {
     --surplus_;
+    move_to_gone();
+}
+
+void Workers::move_to_gone() noexcept {
     const auto self = std::find_if(threads_.begin(), threads_.end(),
                                    [](const std::thread& t) { return t.get_id() == std::this_thread::get_id(); });
     gone_.splice(gone_.end(), threads_, self);
+}
+
+/// False: the system gives no more threads, or those of this queue are ending and are joined as they are.
+bool Workers::replace() noexcept {
+    std::list<std::thread> gone;
+    {
+        const locks::Guard guard(mutex_);
+        end_task();
+        if (stop_) return false;
+        try {
+            threads_.emplace_back([this] { run(); });
+        } catch (const std::exception&) {
+            return false;
+        }
+        ++started_;
+        gone.swap(gone_);
+        move_to_gone();
+    }
+    for (std::thread& t : gone) t.join();  // they are past their last look at the queue
+    return true;
+}
+
+void Workers::go_on_in_another_thread() {
+    if (!replace()) run();  // from inside the unwinding: it ends with the queue
 }
 
 std::size_t Workers::threads_started() const {

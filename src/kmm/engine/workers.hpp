@@ -105,9 +105,14 @@ class Workers {
     graph::Task* take_another();
     /// What a thread does: takes until there is none.
     virtual void run() = 0;
+    /// User code has ended the calling thread (pthread_exit, pthread_cancel), whose stack is being unwound: another
+    /// takes its place. The task is over before, and the caller rethrows.
+    void go_on_in_another_thread();
 
   private:
     void leave() noexcept KMM_REQUIRES(mutex_);
+    bool replace() noexcept;
+    void move_to_gone() noexcept KMM_REQUIRES(mutex_);
     void look() const noexcept;
     graph::Task* take_first(std::size_t* num_woken) KMM_REQUIRES(mutex_);
     /// If the calling thread has one of these tasks, it has ended.
@@ -140,7 +145,7 @@ class Workers {
     std::size_t started_ KMM_GUARDED_BY(mutex_) = 0;
     std::size_t size_ = 0;  ///< constant after the start
     std::list<std::thread> threads_ KMM_GUARDED_BY(mutex_);
-    std::list<std::thread> gone_ KMM_GUARDED_BY(mutex_);  ///< surplus threads that have ended, or are about to
+    std::list<std::thread> gone_ KMM_GUARDED_BY(mutex_);  ///< threads that have ended, or are about to
 };
 
 }  // namespace kmm::engine

@@ -585,8 +585,8 @@ void Residency::unpin(Task& task, const Fence* fence) {
         if (!r.pinned() && r.version != c.version && a.memory.is_device() && !r.has_ghosts()) release(r);
         reindex_all(c);
         wake(waiting);
+        may_exchange_again(spaces_[a.memory]);  // a copy out on the host pins chunks on devices
     });
-    may_exchange_again(spaces_[task.memory]);
 }
 
 // ----------------------------------------------------------------------------------------------------------- failures

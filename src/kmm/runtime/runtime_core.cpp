@@ -3,6 +3,8 @@
 
 #include "driver/format.hpp"
 
+#include <algorithm>
+
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -17,6 +19,13 @@
 #include "kmm/runtime/kept_books.hpp"
 
 namespace kmm::detail {
+
+namespace {
+
+// Failures that are told one by one when a runtime ends: one cause often fails very many tasks.
+constexpr std::size_t most_undelivered = 20;
+
+}  // namespace
 
 std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver) {
     try {
@@ -53,7 +62,8 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
       listeners_(platform_),
       turns_(platform_, books_, words_, shortage_words_, engine_, listeners_.emitter()),
       engine_(platform_, words_, listeners_.emitter()),
-      reports_(platform_, books_, engine_, turns_),
+      copy_buffers_(platform_),
+      reports_(platform_, books_, engine_, turns_, copy_buffers_),
       who_waits_(platform_, books_, words_, turns_),
       share_(platform_, engine_, turns_) {
     graph::HostReserve::prepare();
@@ -109,8 +119,13 @@ void RuntimeCore::wait_idle() {
 
 void RuntimeCore::log_undelivered() noexcept {
     try {
-        for (const auto& root : books_.deliver_all_failures())
-            log::post(log::Level::error, "a failure that nobody asked for: " + text_of(words_.error_of(*root)));
+        const auto roots = books_.deliver_all_failures();
+        const std::size_t told = std::min(roots.size(), most_undelivered);
+        for (std::size_t i = 0; i < told; ++i)
+            log::post(log::Level::error, "a failure that nobody asked for: " + text_of(words_.error_of(*roots[i])));
+        if (told != roots.size())
+            log::post(log::Level::error, driver::format("{} more tasks of runtime {} failed, and nobody asked for them",
+                                                        roots.size() - told, platform_.number()));
     } catch (...) {
         // There is no memory for the text, and nobody left to tell.
         log::last_words(log::Level::error, "a failure that nobody asked for could not be described");
@@ -183,6 +198,7 @@ void RuntimeCore::trim() {
     books_.pool().trim();
     turns_.with_everything_read([](auto& scheduler, const auto&) { scheduler.trim(); });
     engine_.memory_service().trim();
+    copy_buffers_.trim();
 #ifdef __GLIBC__
     (void)malloc_trim(0);  // the allocator keeps most of what was given back, since it lies among what is in use
 #endif

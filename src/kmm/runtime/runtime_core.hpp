@@ -12,6 +12,7 @@
 #include "kmm/api/runtime.hpp"
 #include "kmm/core/stats.hpp"
 #include "kmm/runtime/batch.hpp"
+#include "kmm/runtime/copy_buffers.hpp"
 #include "kmm/runtime/engine_room.hpp"
 #include "kmm/runtime/listeners.hpp"
 #include "kmm/runtime/platform.hpp"
@@ -42,6 +43,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     const ShortageWords& shortage_words() const noexcept { return shortage_words_; }
     Listeners& listeners() noexcept { return listeners_; }
     UserCopies& user_copies() noexcept { return reports_.user_copies(); }
+    CopyBuffers& copy_buffers() noexcept { return copy_buffers_; }
 
     // ---- submitting (api/submission.cpp)
     /// Waits while too many tasks are unfinished; never inside a task.
@@ -106,6 +108,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     Listeners listeners_;
     SchedulerTurns turns_;
     EngineRoom engine_;
+    CopyBuffers copy_buffers_;
     Reports reports_;
     WhoWaits who_waits_;
     ProcessShare share_;

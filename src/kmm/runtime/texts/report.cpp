@@ -100,7 +100,7 @@ RuntimeStats Reports::read_stats(const schedule::Scheduler& scheduler) const {
     s.snapshot_bytes = c.snapshot_bytes;
     s.host_to_device = copies(UserCopies::Kind::host_to_device, Link::host_to_device);
     s.device_to_host = copies(UserCopies::Kind::device_to_host, Link::device_to_host);
-    s.device_to_device = {c.transfers.bytes[2], c.transfers.copies[2]};
+    s.device_to_device = copies(UserCopies::Kind::device_to_device, Link::device_to_device);
     const UserCopies::Count on_host = user_copies_.of(UserCopies::Kind::host_to_host);
     s.host_to_host = {on_host.bytes, on_host.copies};
     s.threads_started = 1 + engine_.threads_started();  // 1: the scheduler's
@@ -134,6 +134,7 @@ struct Reports::Figures {
     double waited_seconds = 0, longest_wait_seconds = 0;
     std::vector<LinkFigures> links;
     supply::MemoryService::Figures service;
+    std::size_t copy_buffers_bytes = 0;
 
     nlohmann::json json() const;
     std::string text() const;
@@ -182,6 +183,7 @@ nlohmann::json Reports::Figures::json() const {
     j["allocations"] = stats.allocations;
     j["frees"] = stats.frees;
     j["pinning"] = {{"bytes", service.pinned_bytes}, {"seconds", service.pinning_seconds}};
+    j["copy_buffers"] = {{"bytes", copy_buffers_bytes}};
     for (std::size_t m = 0; m < memories.size(); ++m) j["memories"].push_back(memory_json(m));
     return j;
 }
@@ -214,6 +216,8 @@ std::string Reports::Figures::text() const {
                            count_text(stats.frees, "free"));
     text += driver::format("  pinned     {} in {}\n", byte_size_text(service.pinned_bytes),
                            seconds_text(service.pinning_seconds));
+    text += driver::format("  buffers    {} for copies to the program's memory, beside the limits\n",
+                           byte_size_text(copy_buffers_bytes));
     for (std::size_t m = 0; m < memories.size(); ++m) text += memory_text(m);
     return text;
 }
@@ -251,7 +255,7 @@ std::string Reports::report(ReportFormat format) {
             f.links[i].busy_seconds += seconds_of(thread->busy_ns(static_cast<Link>(i)));
     for (const auto& [kind, link] :
          {std::pair{UserCopies::Kind::host_to_device, 0}, std::pair{UserCopies::Kind::device_to_host, 1},
-          std::pair{UserCopies::Kind::host_to_host, 3}})
+          std::pair{UserCopies::Kind::device_to_device, 2}, std::pair{UserCopies::Kind::host_to_host, 3}})
         f.links[static_cast<std::size_t>(link)].busy_seconds += seconds_of(user_copies_.of(kind).nanoseconds);
     for (const MemoryStats& m : s.memories)
         f.places.push_back(m.memory.is_host() ? "host" : platform_.place_text(ResourceId(m.memory.as_device())));
@@ -261,6 +265,7 @@ std::string Reports::report(ReportFormat format) {
     f.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     f.unfinished = books_.unfinished().count();
     f.service = engine_.memory_service().figures();
+    f.copy_buffers_bytes = copy_buffers_.size_bytes();
     return format == ReportFormat::Json ? f.json().dump() : f.text();
 }
 

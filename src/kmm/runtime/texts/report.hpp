@@ -1,6 +1,6 @@
 // What a runtime counted, as numbers and for people.
 //
-// Owns: what is counted of copies between chunks on the host and memory of the program. Everything is read at once
+// Owns: what is counted of copies between chunks and memory of the program. Everything is read at once
 // while nobody else has the baton, so that the numbers belong together; worded afterwards. Any thread.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kmm/core/stats.hpp"
+#include "kmm/runtime/copy_buffers.hpp"
 #include "kmm/runtime/engine_room.hpp"
 #include "kmm/runtime/platform.hpp"
 #include "kmm/runtime/task_books.hpp"
@@ -19,7 +20,8 @@ namespace kmm::detail {
 /// Counted in the fields of the other copies.
 class UserCopies {
   public:
-    enum class Kind : std::uint8_t { host_to_device, device_to_host, host_to_host };
+    enum class Kind : std::uint8_t { host_to_device, device_to_host, device_to_device, host_to_host };
+    static constexpr std::size_t num_kinds = 4;
     struct Count {
         std::uint64_t bytes = 0, copies = 0;
         std::int64_t nanoseconds = 0;
@@ -33,13 +35,14 @@ class UserCopies {
         std::atomic<std::uint64_t> bytes{0}, copies{0};
         std::atomic<std::int64_t> nanoseconds{0};
     };
-    Counters counters_[3];  ///< by Kind
+    Counters counters_[num_kinds];  ///< by Kind
 };
 
 class Reports {
   public:
-    Reports(const Platform& platform, const TaskBooks& books, const EngineRoom& engine, SchedulerTurns& turns) noexcept
-        : platform_(platform), books_(books), engine_(engine), turns_(turns) {}
+    Reports(const Platform& platform, const TaskBooks& books, const EngineRoom& engine, SchedulerTurns& turns,
+            const CopyBuffers& copy_buffers) noexcept
+        : platform_(platform), books_(books), engine_(engine), turns_(turns), copy_buffers_(copy_buffers) {}
 
     UserCopies& user_copies() noexcept { return user_copies_; }
     /// Both read what was posted before, and take the baton. O(memories).
@@ -57,6 +60,7 @@ class Reports {
     const TaskBooks& books_;
     const EngineRoom& engine_;
     SchedulerTurns& turns_;
+    const CopyBuffers& copy_buffers_;
     UserCopies user_copies_;
     const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
