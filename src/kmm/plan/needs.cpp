@@ -503,12 +503,16 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
         const Request& r = requests[i];
         if (r.task != requests[task_begin].task) task_begin = i;
         const Need& need = needs_[i];
-        if (!check_content(requests, static_cast<std::uint32_t>(i))) return false;
         if (need.form != Form::in_place) {
-            if (need.form == Form::temporary) describe_temporary(static_cast<std::uint32_t>(i), task_begin);
+            if (need.form == Form::nothing) continue;
+            if (!check_content(requests, static_cast<std::uint32_t>(i))) return false;
+            describe_temporary(static_cast<std::uint32_t>(i), task_begin);
             continue;
         }
-        Need& first = needs_[first_of_task(i, task_begin)];
+        // Which gives the same answer as `check_content`, and most requests come here.
+        if (used[i] == nullptr || (r.kind == AccessKind::read && !used[i]->covers(r.region, &refusal_.region)))
+            return check_content(requests, static_cast<std::uint32_t>(i));
+        Need& first = needs_[used[task_begin] == used[i] ? task_begin : first_of_task(i, task_begin)];
         first.first_of_chunk = true;
         if (r.kind == AccessKind::read) {
             first.needs_content = true;
