@@ -47,7 +47,7 @@ struct Submission::Draft final : Batch {
     bool is_large() const noexcept {
         constexpr std::size_t most_entries = 16384;
         return wanted.size() > most_entries || tasks().capacity() > 32 * most_entries ||
-               recipe_bytes > 64 * most_entries || plan.num_pieces() > most_entries;
+               plan.num_pieces() > most_entries;
     }
     graph::Task& current() { return *tasks().back(); }
     void clear() noexcept {
