@@ -212,7 +212,7 @@ void Submission::Draft::bind_first_writes() {
     std::unordered_map<ArrayRecord*, std::size_t> numbers;
     std::vector<std::vector<std::uint32_t>> positions;
     for (std::size_t i = 0; i < accesses.size(); ++i) {
-        if (accesses[i].binding != nullptr) continue;
+        if (accesses[i].array->binding() != nullptr) continue;
         const auto [at, is_new] = numbers.try_emplace(accesses[i].array, positions.size());
         if (is_new) positions.emplace_back();
         positions[at->second].push_back(static_cast<std::uint32_t>(i));
@@ -224,14 +224,12 @@ void Submission::Draft::bind_first_writes() {
 }
 
 void Submission::Draft::find_bindings() {
-    bool all_bound = true;
-    for (DraftAccess& a : accesses) {
-        a.binding = a.array->binding();
-        all_bound = all_bound && a.binding != nullptr;
-    }
-    if (!all_bound) bind_first_writes();
     for (std::size_t i = 0; i < accesses.size(); ++i) {
-        const DraftAccess& a = accesses[i];
+        DraftAccess& a = accesses[i];
+        if (Binding* const bound = a.array->binding(); bound != nullptr) [[likely]]
+            a.binding = bound;
+        else if (a.binding == nullptr)
+            bind_first_writes();
         if (a.binding->runtime.get() != core)
             throw InvalidArgument(driver::format("{} belongs to runtime {}, but was used with runtime {}: copy its "
                                                  "content to an array of this runtime",

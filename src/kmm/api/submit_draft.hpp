@@ -47,7 +47,8 @@ struct Submission::Draft final : Batch {
     /// little longer for it, and a thread that makes small ones from then on holds none of it.
     bool is_large() const noexcept {
         constexpr std::size_t most_entries = 16384;
-        return wanted.size() + plan.num_listed() + (tasks().capacity() + recipe_bytes) / 32 > most_entries;
+        return wanted.size() > most_entries || tasks().capacity() > 32 * most_entries ||
+               plan.num_pieces() > most_entries;
     }
     graph::Task& current() { return *tasks().back(); }
     void clear() noexcept {

@@ -214,9 +214,19 @@ void TaskPool::trim(Kind& kind) {
         const locks::Guard takers(kind.takers.lock);
         for (const auto& slab : kind.slabs) slab->num_free = 0;
     }
+    // Lists for what will be left: those that are kept have room for as many records as there ever were.
+    std::vector<Task*> takers_left, givers_left;
     std::size_t num_over = 0;
     for (const Task* t : free) num_over += ++t->slab->num_free == t->slab->num_records() ? 1 : 0;
     over.reserve(num_over + most_unfinished);
+    std::size_t num_left = records_at_once;
+    {
+        const locks::Guard takers(kind.takers.lock);
+        num_left += kind.num_records;
+    }
+    for (const Task* t : free)
+        if (t->slab->num_free == t->slab->num_records()) --num_left;
+    for (std::vector<Task*>* const list : {&takers_left, &givers_left}) list->reserve(num_left);
     {
         const locks::Guard takers(kind.takers.lock);
         const locks::Guard givers(kind.givers.lock);
@@ -231,6 +241,13 @@ void TaskPool::trim(Kind& kind) {
             over.push_back(std::move(*slab));
         }
         kind.slabs.erase(first_over, end);
+        for (auto [list, left] : {std::pair(&kind.takers.tasks, &takers_left), {&kind.givers.tasks, &givers_left}}) {
+            // Where records were made or given back meanwhile, the lists stay as they are.
+            if (kind.num_records > num_left || list->capacity() <= 2 * num_left || list->size() > records_at_once)
+                continue;
+            left->assign(list->begin(), list->end());
+            list->swap(*left);
+        }
         kind.unfinished = nullptr;
         for (const auto& slab : kind.slabs)
             if (slab->num_made != slab->num_records())

@@ -123,6 +123,8 @@ class SubmitPlan {
     std::size_t num_compared() const noexcept { return num_compared_; }
     /// Entries of the lists of the latest call of `make`, for tests.
     std::size_t num_listed() const noexcept { return pieces_.size() + temporaries_.size(); }
+    /// Of the latest plan: parts of regions in chunks.
+    std::size_t num_pieces() const noexcept { return pieces_.size(); }
 
   private:
     /// A request that writes a chunk.
