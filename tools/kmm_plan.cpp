@@ -36,7 +36,6 @@ struct Wrong : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-std::string in_quotes(std::string_view word) { return "'" + driver::name_text(word) + "'"; }
 
 struct Options {
     Options(int count, char** words) {
@@ -54,11 +53,11 @@ struct Options {
                 (word == "--dot" ? as_dot : as_summary) = true;
             } else if (word.rfind("--", 0) != 0) {
                 if (!what.empty())
-                    throw Wrong("one program at a time, but got " + in_quotes(what) + " and " + in_quotes(word));
+                    throw Wrong("one program at a time, but got " + driver::in_quotes(what) + " and " + driver::in_quotes(word));
                 what = word;
             } else {
                 const auto at = known.find(word);
-                if (at == known.end()) throw Wrong("unknown option " + in_quotes(word));
+                if (at == known.end()) throw Wrong("unknown option " + driver::in_quotes(word));
                 if (++i == count) throw Wrong(word + " needs a value");
                 at->second(words[i]);
             }
@@ -79,7 +78,7 @@ struct Options {
         const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (code != std::errc() || end != text.data() + text.size() || value < least || value > most)
             throw Wrong(
-                driver::format("{} needs a number from {} to {}, but got {}", name, least, most, in_quotes(text)));
+                driver::format("{} needs a number from {} to {}, but got {}", name, least, most, driver::in_quotes(text)));
         return value;
     }
 };
@@ -156,7 +155,7 @@ Rules make(const Options& o) {
             rules.use(1 - i % 2, AccessKind::overwrite, {x, y});
         }
     } else {
-        throw Wrong("unknown program " + in_quotes(o.what) + ": axpy, stencil, product or transpose");
+        throw Wrong("unknown program " + driver::in_quotes(o.what) + ": axpy, stencil, product or transpose");
     }
     return rules;
 }

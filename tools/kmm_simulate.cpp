@@ -59,7 +59,6 @@ struct Wrong : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-std::string in_quotes(std::string_view word) { return "'" + driver::name_text(word) + "'"; }
 
 class Options {
   public:
@@ -93,7 +92,7 @@ class Options {
         const std::optional<double> value = parsed(text);
         if (!value || !(*value >= 0 && *value <= 1e9))
             throw Wrong(
-                driver::format("{} needs a number of microseconds from 0 to 1e9, but got {}", name, in_quotes(text)));
+                driver::format("{} needs a number of microseconds from 0 to 1e9, but got {}", name, driver::in_quotes(text)));
         return *value;
     }
     static std::size_t count(const std::string& name, std::string_view text, std::size_t least = 1) {
@@ -101,14 +100,14 @@ class Options {
         if (!value || !(*value >= static_cast<double>(least) && *value <= 1e9) ||
             *value != static_cast<double>(static_cast<std::size_t>(*value)))
             throw Wrong(
-                driver::format("{} needs a whole number from {} to 1e9, but got {}", name, least, in_quotes(text)));
+                driver::format("{} needs a whole number from {} to 1e9, but got {}", name, least, driver::in_quotes(text)));
         return static_cast<std::size_t>(*value);
     }
     static std::size_t bytes(const std::string& name, const std::string& text) {
         std::string why;
         const std::optional<std::size_t> value = driver::parse_byte_size(text, 0, &why);
         if (!value || *value == 0)
-            throw Wrong(driver::format("{} needs a number of bytes such as 4GiB, but got {}{}", name, in_quotes(text),
+            throw Wrong(driver::format("{} needs a number of bytes such as 4GiB, but got {}{}", name, driver::in_quotes(text),
                                        why.empty() ? "" : ": " + why));
         return *value;
     }
@@ -116,7 +115,7 @@ class Options {
         // A kilobyte and a petabyte a second: beyond these a play takes years of simulated time, or none.
         const std::optional<double> value = parsed(text);
         if (!value || !(*value >= 1e-6 && *value <= 1e6))
-            throw Wrong(driver::format("{} needs a rate in GB/s from 1e-6 to 1e6, but got {}", name, in_quotes(text)));
+            throw Wrong(driver::format("{} needs a rate in GB/s from 1e-6 to 1e6, but got {}", name, driver::in_quotes(text)));
         return *value;
     }
     void read_task_us(const std::string& name, const std::string& text) {
@@ -138,7 +137,7 @@ class Options {
         }
         if (word.rfind("--", 0) != 0) {
             if (!what.empty())
-                throw Wrong("one program at a time, but got " + in_quotes(what) + " and " + in_quotes(word));
+                throw Wrong("one program at a time, but got " + driver::in_quotes(what) + " and " + driver::in_quotes(word));
             if (word.empty()) throw Wrong("an empty word is no program");
             what = word;
             return;
@@ -164,7 +163,7 @@ class Options {
             {"--within", [&](const std::string& t) { rates.within_device = rate(word, t); }},
         };
         const auto at = known.find(word);
-        if (at == known.end()) throw Wrong("unknown option " + in_quotes(word));
+        if (at == known.end()) throw Wrong("unknown option " + driver::in_quotes(word));
         if (++i == num_words) throw Wrong(word + " needs a value");
         at->second(words[i]);
     }

@@ -30,7 +30,6 @@ int fail(const std::string& what) {
     return 1;
 }
 
-std::string in_quotes(std::string_view word) { return "'" + driver::name_text(word) + "'"; }
 
 int check(const std::string& file) {
     std::fputs((file + ": " + summary_of(read_trace(file))).c_str(), stdout);
@@ -69,7 +68,7 @@ int trace(int num_arguments, char** arguments) {
     if (printed_help(num_arguments, arguments, usage)) return 0;
     const std::string command = num_arguments > 0 ? arguments[0] : "";
     if (command.empty()) return refuse("say what to do: check or view");
-    if (command != "check" && command != "view") return refuse("unknown command " + in_quotes(command));
+    if (command != "check" && command != "view") return refuse("unknown command " + driver::in_quotes(command));
     std::string file;
     std::string page;
     for (int i = 1; i < num_arguments; ++i) {
@@ -78,9 +77,9 @@ int trace(int num_arguments, char** arguments) {
             if (++i == num_arguments || arguments[i][0] == '\0') return refuse("-o needs the name of the page");
             page = arguments[i];
         } else if (word.size() > 1 && word[0] == '-') {
-            return refuse("unknown option " + in_quotes(word) + " of " + command);
+            return refuse("unknown option " + driver::in_quotes(word) + " of " + command);
         } else if (!file.empty()) {
-            return refuse(command + " takes one file, but got " + in_quotes(file) + " and " + in_quotes(word));
+            return refuse(command + " takes one file, but got " + driver::in_quotes(file) + " and " + driver::in_quotes(word));
         } else {
             file = word;
         }

@@ -16,7 +16,7 @@ namespace {
 /// were equal, differ by three roundings of half a nanosecond at most, and by what is lost in a double.
 constexpr double tolerance_us = 0.0016;
 
-std::string in_quotes(std::string_view text) { return "\"" + driver::name_text(text) + "\""; }
+std::string in_double_quotes(std::string_view text) { return "\"" + driver::name_text(text) + "\""; }
 
 std::string us_text(double us) {
     char text[64];
@@ -56,7 +56,7 @@ TraceBuilder::TraceBuilder(std::string file) : file_(driver::name_text(file)) {}
 void TraceBuilder::refuse(const std::string& what) const { throw TraceError(file_ + ": " + what); }
 
 void TraceBuilder::refuse(std::uint64_t event, TextId name, const std::string& what) const {
-    refuse("event " + std::to_string(event) + " (" + in_quotes(trace_.text(name)) + "): " + what);
+    refuse("event " + std::to_string(event) + " (" + in_double_quotes(trace_.text(name)) + "): " + what);
 }
 
 void TraceBuilder::refuse(const RawEvent& event, const std::string& what) const {
@@ -66,7 +66,7 @@ void TraceBuilder::refuse(const RawEvent& event, const std::string& what) const 
 
 template<class T>
 T TraceBuilder::need(const RawEvent& event, const std::optional<T>& field, const char* key) const {
-    if (!field) refuse(event, "has no " + in_quotes(key));
+    if (!field) refuse(event, "has no " + in_double_quotes(key));
     return *field;
 }
 
@@ -114,7 +114,7 @@ void TraceBuilder::add(const RawEvent& event) {
     if (phase == "C") return add_sample(event);
     if (phase == "b" || phase == "e") return add_half(event, phase == "b");
     if (phase == "i") return add_mark(event);
-    refuse(event, "its phase \"ph\" is " + in_quotes(phase) + ": known are M, X, C, b, e and i");
+    refuse(event, "its phase \"ph\" is " + in_double_quotes(phase) + ": known are M, X, C, b, e and i");
 }
 
 void TraceBuilder::add_name(const RawEvent& event) {
@@ -127,9 +127,9 @@ void TraceBuilder::add_name(const RawEvent& event) {
         const Argument* name = trace_.find(event.arguments, "name");
         if (!is_text(name)) refuse(event, "its \"args\" have no text \"name\"");
         if (naming.name && *naming.name != name->text)
-            refuse(event, "gives the name " + in_quotes(trace_.text(name->text)) + " to " +
+            refuse(event, "gives the name " + in_double_quotes(trace_.text(name->text)) + " to " +
                               (of_thread ? "thread " + std::to_string(tid) + " of " : "") + "process " +
-                              std::to_string(pid) + ", which has the name " + in_quotes(trace_.text(*naming.name)));
+                              std::to_string(pid) + ", which has the name " + in_double_quotes(trace_.text(*naming.name)));
         naming.name = name->text;
     } else if (what == "process_sort_index" || what == "thread_sort_index") {
         const Argument* index = trace_.find(event.arguments, "sort_index");
@@ -168,7 +168,7 @@ void TraceBuilder::check_copy(const RawEvent& event) const {
         refuse(event, "a copy whose \"args\" have no number \"bytes\"");
     for (const char* key : {"from", "to"})
         if (!is_text(trace_.find(event.arguments, key)))
-            refuse(event, "a copy whose \"args\" have no text " + in_quotes(key) + ", the name of a memory");
+            refuse(event, "a copy whose \"args\" have no text " + in_double_quotes(key) + ", the name of a memory");
 }
 
 void TraceBuilder::add_sample(const RawEvent& event) {
@@ -181,7 +181,7 @@ void TraceBuilder::add_sample(const RawEvent& event) {
     if (event.arguments.count == 0) refuse(event, "a counter without values in \"args\"");
     for (std::uint32_t i = event.arguments.begin; i < event.arguments.begin + event.arguments.count; ++i)
         if (!is_number(&trace_.arguments[i]))
-            refuse(event, "the counter's value " + in_quotes(trace_.text(trace_.arguments[i].key)) + " is no number");
+            refuse(event, "the counter's value " + in_double_quotes(trace_.text(trace_.arguments[i].key)) + " is no number");
     trace_.samples.push_back(sample);
 }
 
@@ -206,7 +206,7 @@ void TraceBuilder::add_mark(const RawEvent& event) {
     use_thread(event);
     const std::string scope = need(event, event.scope, "s");
     if (scope != "g" && scope != "p" && scope != "t")
-        refuse(event, "its scope \"s\" is " + in_quotes(scope) + ": known are g, p and t");
+        refuse(event, "its scope \"s\" is " + in_double_quotes(scope) + ": known are g, p and t");
     if (trace_.text(mark.category) == "evict" && !is_number(trace_.find(event.arguments, "bytes")))
         refuse(event, "an eviction whose \"args\" have no number \"bytes\"");
     trace_.marks.push_back(mark);
@@ -309,9 +309,9 @@ void TraceBuilder::check_lane(std::size_t begin, std::size_t end) {
             const Slice& other = slices[open[depth - 1]];
             const Lane& lane = trace_.lanes[slice.lane];
             refuse(slice.event, slice.name,
-                   "overlaps event " + std::to_string(other.event) + " (" + in_quotes(trace_.text(other.name)) +
-                       ") in part, on lane " + in_quotes(trace_.text(lane.name)) + " of " +
-                       in_quotes(trace_.text(trace_.processes[lane.process].name)) + ": " + us_text(slice.begin_us) +
+                   "overlaps event " + std::to_string(other.event) + " (" + in_double_quotes(trace_.text(other.name)) +
+                       ") in part, on lane " + in_double_quotes(trace_.text(lane.name)) + " of " +
+                       in_double_quotes(trace_.text(trace_.processes[lane.process].name)) + ": " + us_text(slice.begin_us) +
                        " to " + us_text(slice.end_us()) + " and " + us_text(other.begin_us) + " to " +
                        us_text(other.end_us()) + "; slices of a lane nest or follow each other");
         }
@@ -340,7 +340,7 @@ void TraceBuilder::pair(const WaitKey& key, Halves& halves, bool forgive) {
     std::sort(halves.ends.begin(), halves.ends.end(), by_time);
     auto begin = halves.begins.begin();
     auto end = halves.ends.begin();
-    const std::string which = in_quotes(trace_.text(key.first.first)) + " of id " + std::to_string(key.first.second);
+    const std::string which = in_double_quotes(trace_.text(key.first.first)) + " of id " + std::to_string(key.first.second);
     while (begin != halves.begins.end() || end != halves.ends.end()) {
         const bool stray_end =
             end != halves.ends.end() && (begin == halves.begins.end() || end->time_us + tolerance_us < begin->time_us);
@@ -362,7 +362,7 @@ void TraceBuilder::pair(const WaitKey& key, Halves& halves, bool forgive) {
         if (begin->name != end->name)
             refuse(end->event, end->name,
                    "ends " + which + ", which event " + std::to_string(begin->event) + " began under the name " +
-                       in_quotes(trace_.text(begin->name)));
+                       in_double_quotes(trace_.text(begin->name)));
         trace_.waits.push_back({begin->time_us, std::max(begin->time_us, end->time_us), process_indices_[key.second],
                                 begin->name, key.first.first, key.first.second, begin->event, begin->arguments});
         ++begin;

@@ -21,4 +21,7 @@ inline std::string name_text(std::string_view name) {
     return std::string(name.substr(0, length)) += more;
 }
 
+/// The same in single quotes.
+inline std::string in_quotes(std::string_view word) { return "'" + name_text(word) + "'"; }
+
 }  // namespace kmm::driver

@@ -9,7 +9,7 @@ namespace kmm::detail {
 
 namespace {
 
-constexpr char attempted[] = "a copy to the program's memory";
+constexpr char copying_out[] = "a copy to the program's memory";
 // Of pieces in a half: kernels that move boxes use the widest loads that the addresses allow.
 constexpr std::size_t piece_alignment = 16;
 
@@ -119,7 +119,7 @@ void DeviceReader::add_box(Half& half, const std::byte* from, const StridedCopy&
 void DeviceReader::begin_next() {
     driver::Driver& driver = platform_.driver();
     const auto check = [&](std::uint32_t device, driver::Status status) {
-        check_device(driver, platform_.ordinals()[device], status, attempted);
+        check_device(driver, platform_.ordinals()[device], status, copying_out);
     };
     if (any_on_its_way_) check(on_its_way().device, driver.synchronize_stream(buffers_.stream(on_its_way().device)));
     const bool is_there = any_on_its_way_;

@@ -230,6 +230,7 @@ void Submission::Draft::find_bindings() {
             a.binding = bound;
         else if (a.binding == nullptr)
             bind_first_writes();
+        if (a.binding == nullptr) a.binding = a.array->binding();  // another runtime has bound it meanwhile
         if (a.binding->runtime.get() != core)
             throw InvalidArgument(driver::format("{} belongs to runtime {}, but was used with runtime {}: copy its "
                                                  "content to an array of this runtime",

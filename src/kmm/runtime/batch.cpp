@@ -1,5 +1,6 @@
 #include "kmm/runtime/batch.hpp"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -21,6 +22,20 @@ graph::TaskNumber Batch::add_helper_ahead(Task& record, TaskNumber made_for) {
     record.comes_before = first_;
     ahead_.push_back(&record);
     return number;
+}
+
+void Batch::merge_helpers() noexcept {
+    if (ahead_.empty() && helpers_.empty()) return;
+    try {
+        ahead_.reserve(ahead_.size() + tasks_.size() + helpers_.size());
+    } catch (const std::bad_alloc&) {
+        return;  // they come in another order, which takes longer
+    }
+    ahead_.insert(ahead_.end(), helpers_.begin(), helpers_.end());
+    ahead_.insert(ahead_.end(), tasks_.begin(), tasks_.end());
+    std::stable_sort(ahead_.begin(), ahead_.end(), [](const Task* a, const Task* b) { return a->place() < b->place(); });
+    tasks_.clear();
+    helpers_.clear();
 }
 
 graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers, bool data) {

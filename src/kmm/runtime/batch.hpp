@@ -70,7 +70,7 @@ class Batch : public graph::Past {
     }
     /// The same for so many, each ahead or not.
     void reserve_helpers(std::size_t count) {
-        ahead_.reserve(count);
+        ahead_.reserve(count + tasks_.size());
         helpers_.reserve(helpers_.size() + count);
         books_->table().reserve_helpers(count);
     }
@@ -93,6 +93,10 @@ class Batch : public graph::Past {
 
   private:
     friend class RuntimeCore;
+
+    /// Puts all tasks into `ahead_`, each helper in front of the task that it stands before: so the schedule is told of
+    /// them in their order. O(n log n) where there are helpers. Only `helpers_` beyond what was reserved need memory.
+    void merge_helpers() noexcept;
 
     /// What has settled by now needs no edges, up to the first task that has ever failed; but who listens is told of
     /// all edges, so that a record does not hang on how far the devices were.

@@ -174,6 +174,7 @@ bool RuntimeCore::publish(Batch& batch) noexcept {
         listeners_.tell_submitted(batch.ahead_, batch.tasks_, batch.helpers_, batch.requests(), batch.begin_ns());
     const std::uint64_t before =
         books_.unfinished().add(batch.ahead_.size() + batch.tasks_.size() + batch.helpers_.size());
+    batch.merge_helpers();
     turns_.publish(batch.ahead_, batch.tasks_, batch.helpers_);
     return before == 0;
 }

@@ -236,7 +236,7 @@ TEST(CapturedFrees, a_free_outside_of_the_capture_is_not_deferred) {
     ASSERT_TRUE(driver().begin_capture(handle(stream.view()), CaptureMode::relaxed).ok());
     cuda.deallocate(block, block_bytes, other.view());
     cuda.deallocate(second, block_bytes);
-    EXPECT_EQ(held_bytes(), before);
+    EXPECT_LE(held_bytes(), before) << "what an earlier graph kept may have gone meanwhile";
     ASSERT_TRUE(driver().end_capture(handle(stream.view()), &graph).ok());
     ASSERT_TRUE(driver().destroy_graph(graph).ok());
 }

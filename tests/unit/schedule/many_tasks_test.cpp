@@ -218,7 +218,7 @@ TEST(ManyTasks, that_find_no_memory_in_one_piece_cost_in_proportion) {
                      {{&s.make_array(1).chunks[0], true, true}, {&s.make_array(1, 2 * unit).chunks[0], true, true}});
             s.finish();
         }
-        EXPECT_EQ(s.failures.size(), n);
+        EXPECT_EQ(s.failures.size(), n - n / 3) << "what is free is moved together, once";
         return s.scheduler->num_steps() - before;
     });
 }
