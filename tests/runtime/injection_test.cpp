@@ -316,7 +316,9 @@ TEST(CopyOut, where_the_driver_page_locks_no_memory_data_comes_through_other_mem
 }
 
 TEST(CopyOut, that_gets_no_stream_leaves_its_destination_as_it_was_and_works_the_next_time) {
-    auto driver = std::make_shared<ScriptedDriver>();
+    ScriptedOptions options;
+    options.num_devices = 2;
+    auto driver = std::make_shared<ScriptedDriver>(options);
     const RuntimeHandle rt = start(scripted_config(2), driver);
     const auto x = on_device(rt);
     for (const std::uint64_t call : {1, 2}) {

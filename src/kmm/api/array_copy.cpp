@@ -30,9 +30,13 @@ using graph::TaskKind;
 constexpr std::size_t fewest_chunks_for_groups = 512;
 constexpr std::size_t most_parts = 64;
 constexpr std::size_t most_group_bytes = std::size_t{256} << 10;
-// All chunks of a task are in the host's memory at once: of that so little that a host which has room for the chunks
-// one by one nearly always has it for these.
+// All chunks of a task that fills them are in the host's memory at once: of that so little that a host which has room
+// for the chunks one by one nearly always has it for these.
 constexpr std::size_t group_share_of_limit = 256;
+// A copy out needs no room for its chunks, but each of its tasks waits for a device at least once: they are larger, as
+// long as each thread has some, and however few chunks there are.
+constexpr std::size_t most_group_bytes_out = std::size_t{2} << 20;
+constexpr std::size_t groups_per_thread = 4;
 
 /// What all parts of a copy share. Axes beyond the rank have one element and come first: the last one is the row that
 /// copies run along.
@@ -318,7 +322,8 @@ class ArrayCopy final : Batch {
   private:
     void check_arguments() const;
     void make_tasks();
-    std::size_t group_size(std::size_t first) const;
+    std::size_t most_bytes_of_group() const;
+    std::size_t group_size(std::size_t first, std::size_t most_bytes) const;
     void make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos);
     CopyShared describe_copy() const;
     void describe_part(CopyPart& c, const Box& box, const Box& part) const;
@@ -408,8 +413,9 @@ void ArrayCopy::make_tasks() {
     info->num_chunks = static_cast<std::uint32_t>(binding_.layout->num_chunks());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
+    const std::size_t most_bytes = most_bytes_of_group();
     for (std::size_t first = 0; first < chunks_.size(); first = ends_.back()) {
-        const std::size_t count = group_size(first);
+        const std::size_t count = group_size(first, most_bytes);
         make_task(first, count, infos);
         ends_.push_back(first + count);
     }
@@ -417,11 +423,20 @@ void ArrayCopy::make_tasks() {
     if (to_user_) gate_ = books().pool().take();
 }
 
+/// 0: each task copies one chunk.
+std::size_t ArrayCopy::most_bytes_of_group() const {
+    if (to_user_) {
+        std::size_t bytes = 0;
+        for (const std::size_t chunk : chunks_) bytes += binding_.block_bytes(chunk);
+        const std::size_t share = bytes / (groups_per_thread * core_.platform().config().host_threads);
+        return std::clamp(share, most_group_bytes, most_group_bytes_out);
+    }
+    if (chunks_.size() < fewest_chunks_for_groups) return 0;
+    return std::min(most_group_bytes, core_.platform().limit_bytes(memory::MemoryIndex::host()) / group_share_of_limit);
+}
+
 /// How many chunks from this one on a task copies.
-std::size_t ArrayCopy::group_size(std::size_t first) const {
-    if (chunks_.size() < fewest_chunks_for_groups) return 1;
-    const std::size_t limit = core_.platform().limit_bytes(memory::MemoryIndex::host());
-    const std::size_t most_bytes = std::min(most_group_bytes, limit / group_share_of_limit);
+std::size_t ArrayCopy::group_size(std::size_t first, std::size_t most_bytes) const {
     std::size_t count = 0, bytes = 0;
     while (count < most_parts && first + count < chunks_.size()) {
         const std::size_t chunk = chunks_[first + count];

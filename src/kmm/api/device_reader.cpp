@@ -124,7 +124,8 @@ void DeviceReader::begin_next() {
     if (any_on_its_way_) check(on_its_way().device, driver.synchronize_stream(buffers_.stream(on_its_way().device)));
     const bool is_there = any_on_its_way_;
     Half& next = filled();
-    const driver::StreamHandle stream = buffers_.stream(next.device);
+    driver::StreamHandle stream;
+    if (next.num_pieces != 0) stream = buffers_.stream(next.device);
     any_on_its_way_ = next.num_pieces != 0;
     current_ = 1 - current_;
     if (any_on_its_way_) {

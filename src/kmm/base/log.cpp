@@ -214,7 +214,8 @@ void write(Level level, const char* text) noexcept {
 void write(Level level, const char* text, const char* more) noexcept {
     if (!wants(level)) return;
     try {
-        write(level, std::string(text) + more);
+        // The text of an exception of the program's may be null.
+        write(level, std::string(text) + (more != nullptr ? more : "an exception without a text"));
     } catch (const std::bad_alloc&) {
         write(level, text);
     }

@@ -10,9 +10,16 @@
 
 namespace kmm::detail {
 
+namespace {
+
+constexpr char creating_a_stream[] = "creating a stream for copies to the program's memory";
+
+}  // namespace
+
 CopyBuffers::~CopyBuffers() {
     trim();
-    for (const driver::StreamHandle stream : streams_) (void)platform_.driver().destroy_stream(stream);
+    for (const Stream& stream : streams_)
+        if (stream.status.ok()) (void)platform_.driver().destroy_stream(stream.handle);
 }
 
 // ------------------------------------------------------------------------------------------------------------- memory
@@ -43,11 +50,18 @@ void CopyBuffers::make_streams() {
     streams_.reserve(platform_.num_devices());
     while (streams_.size() < platform_.num_devices()) {
         const int ordinal = platform_.ordinals()[streams_.size()];
-        driver::StreamHandle stream;
-        check_device(driver, ordinal, driver.create_stream(ordinal, true, driver::most_urgent, &stream),
-                     "creating a stream for copies to the program's memory");
+        Stream stream;
+        stream.status = driver.create_stream(ordinal, true, driver::most_urgent, &stream.handle);
+        if (stream.status.code != driver::Code::device_lost)
+            check_device(driver, ordinal, stream.status, creating_a_stream);
         streams_.push_back(stream);
     }
+}
+
+driver::StreamHandle CopyBuffers::stream(std::uint32_t device) const {
+    const Stream& stream = streams_[device];
+    check_device(platform_.driver(), platform_.ordinals()[device], stream.status, creating_a_stream);
+    return stream.handle;
 }
 
 /// By one thread at a time, without the lock.

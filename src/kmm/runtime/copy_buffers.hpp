@@ -52,8 +52,8 @@ class CopyBuffers {
         CopyBuffers& buffers_;
         std::byte* address_;
     };
-    /// All copies out of a device are put on one stream. Only while there is a Hold.
-    driver::StreamHandle stream(std::uint32_t device) const noexcept { return streams_[device]; }
+    /// All copies out of a device are put on one stream. Only while there is a Hold. DE of a device that was lost.
+    driver::StreamHandle stream(std::uint32_t device) const;
 
     /// What they take of the host's memory now.
     std::size_t size_bytes() const;
@@ -67,6 +67,10 @@ class CopyBuffers {
         std::size_t num_buffers = 0;
         bool pinned = false;
     };
+    struct Stream {
+        driver::StreamHandle handle;
+        driver::Status status;  ///< of a device that was lost: data that is elsewhere can still be read
+    };
     Memory get_memory() const noexcept;
     void drop(const Memory& memory) const noexcept;
     void prepare();
@@ -79,7 +83,7 @@ class CopyBuffers {
     std::vector<std::byte*> free_ KMM_GUARDED_BY(mutex_);
     std::size_t holds_ KMM_GUARDED_BY(mutex_) = 0;
     bool is_preparing_ KMM_GUARDED_BY(mutex_) = false;  ///< a thread gets memory and streams
-    std::vector<driver::StreamHandle> streams_;         ///< by device; constant from the first Hold on
+    std::vector<Stream> streams_;                       ///< by device; constant from the first Hold on
 };
 
 }  // namespace kmm::detail

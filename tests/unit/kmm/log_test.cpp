@@ -39,6 +39,15 @@ TEST(Log, a_handler_may_log_itself_and_gets_that_afterwards) {
     EXPECT_EQ(lines, (std::vector<std::string>{"outer", "outer done", "inner", "inner done"}));
 }
 
+TEST(Log, the_text_of_an_exception_may_be_null) {
+    std::vector<std::string> lines;
+    const Handles handles(
+        [](int, const char* text, void* user) { static_cast<std::vector<std::string>*>(user)->push_back(text); },
+        &lines);
+    kmm::log::write(kmm::log::error, "a resource threw: ", nullptr);
+    EXPECT_EQ(lines, std::vector<std::string>{"a resource threw: an exception without a text"});
+}
+
 TEST(Log, a_handler_may_replace_itself) {
     static int others;
     others = 0;
