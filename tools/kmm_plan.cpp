@@ -36,7 +36,6 @@ struct Wrong : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-
 struct Options {
     Options(int count, char** words) {
         const std::map<std::string, std::function<void(std::string_view)>> known = {
@@ -53,7 +52,8 @@ struct Options {
                 (word == "--dot" ? as_dot : as_summary) = true;
             } else if (word.rfind("--", 0) != 0) {
                 if (!what.empty())
-                    throw Wrong("one program at a time, but got " + driver::in_quotes(what) + " and " + driver::in_quotes(word));
+                    throw Wrong("one program at a time, but got " + driver::in_quotes(what) + " and " +
+                                driver::in_quotes(word));
                 what = word;
             } else {
                 const auto at = known.find(word);
@@ -77,8 +77,8 @@ struct Options {
         std::uint32_t value = 0;
         const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (code != std::errc() || end != text.data() + text.size() || value < least || value > most)
-            throw Wrong(
-                driver::format("{} needs a number from {} to {}, but got {}", name, least, most, driver::in_quotes(text)));
+            throw Wrong(driver::format("{} needs a number from {} to {}, but got {}", name, least, most,
+                                       driver::in_quotes(text)));
         return value;
     }
 };

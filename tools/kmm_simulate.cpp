@@ -59,7 +59,6 @@ struct Wrong : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-
 class Options {
   public:
     Options(int count, char** words) {
@@ -91,31 +90,32 @@ class Options {
     static double microseconds(const std::string& name, std::string_view text) {
         const std::optional<double> value = parsed(text);
         if (!value || !(*value >= 0 && *value <= 1e9))
-            throw Wrong(
-                driver::format("{} needs a number of microseconds from 0 to 1e9, but got {}", name, driver::in_quotes(text)));
+            throw Wrong(driver::format("{} needs a number of microseconds from 0 to 1e9, but got {}", name,
+                                       driver::in_quotes(text)));
         return *value;
     }
     static std::size_t count(const std::string& name, std::string_view text, std::size_t least = 1) {
         const std::optional<double> value = parsed(text);
         if (!value || !(*value >= static_cast<double>(least) && *value <= 1e9) ||
             *value != static_cast<double>(static_cast<std::size_t>(*value)))
-            throw Wrong(
-                driver::format("{} needs a whole number from {} to 1e9, but got {}", name, least, driver::in_quotes(text)));
+            throw Wrong(driver::format("{} needs a whole number from {} to 1e9, but got {}", name, least,
+                                       driver::in_quotes(text)));
         return static_cast<std::size_t>(*value);
     }
     static std::size_t bytes(const std::string& name, const std::string& text) {
         std::string why;
         const std::optional<std::size_t> value = driver::parse_byte_size(text, 0, &why);
         if (!value || *value == 0)
-            throw Wrong(driver::format("{} needs a number of bytes such as 4GiB, but got {}{}", name, driver::in_quotes(text),
-                                       why.empty() ? "" : ": " + why));
+            throw Wrong(driver::format("{} needs a number of bytes such as 4GiB, but got {}{}", name,
+                                       driver::in_quotes(text), why.empty() ? "" : ": " + why));
         return *value;
     }
     static double rate(const std::string& name, const std::string& text) {
         // A kilobyte and a petabyte a second: beyond these a play takes years of simulated time, or none.
         const std::optional<double> value = parsed(text);
         if (!value || !(*value >= 1e-6 && *value <= 1e6))
-            throw Wrong(driver::format("{} needs a rate in GB/s from 1e-6 to 1e6, but got {}", name, driver::in_quotes(text)));
+            throw Wrong(
+                driver::format("{} needs a rate in GB/s from 1e-6 to 1e6, but got {}", name, driver::in_quotes(text)));
         return *value;
     }
     void read_task_us(const std::string& name, const std::string& text) {
@@ -137,7 +137,8 @@ class Options {
         }
         if (word.rfind("--", 0) != 0) {
             if (!what.empty())
-                throw Wrong("one program at a time, but got " + driver::in_quotes(what) + " and " + driver::in_quotes(word));
+                throw Wrong("one program at a time, but got " + driver::in_quotes(what) + " and " +
+                            driver::in_quotes(word));
             if (word.empty()) throw Wrong("an empty word is no program");
             what = word;
             return;

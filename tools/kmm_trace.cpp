@@ -30,7 +30,6 @@ int fail(const std::string& what) {
     return 1;
 }
 
-
 int check(const std::string& file) {
     std::fputs((file + ": " + summary_of(read_trace(file))).c_str(), stdout);
     return std::fflush(stdout) == 0 ? 0 : fail("cannot write to standard output");
@@ -79,7 +78,8 @@ int trace(int num_arguments, char** arguments) {
         } else if (word.size() > 1 && word[0] == '-') {
             return refuse("unknown option " + driver::in_quotes(word) + " of " + command);
         } else if (!file.empty()) {
-            return refuse(command + " takes one file, but got " + driver::in_quotes(file) + " and " + driver::in_quotes(word));
+            return refuse(command + " takes one file, but got " + driver::in_quotes(file) + " and " +
+                          driver::in_quotes(word));
         } else {
             file = word;
         }

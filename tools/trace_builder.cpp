@@ -129,7 +129,8 @@ void TraceBuilder::add_name(const RawEvent& event) {
         if (naming.name && *naming.name != name->text)
             refuse(event, "gives the name " + in_double_quotes(trace_.text(name->text)) + " to " +
                               (of_thread ? "thread " + std::to_string(tid) + " of " : "") + "process " +
-                              std::to_string(pid) + ", which has the name " + in_double_quotes(trace_.text(*naming.name)));
+                              std::to_string(pid) + ", which has the name " +
+                              in_double_quotes(trace_.text(*naming.name)));
         naming.name = name->text;
     } else if (what == "process_sort_index" || what == "thread_sort_index") {
         const Argument* index = trace_.find(event.arguments, "sort_index");
@@ -181,7 +182,8 @@ void TraceBuilder::add_sample(const RawEvent& event) {
     if (event.arguments.count == 0) refuse(event, "a counter without values in \"args\"");
     for (std::uint32_t i = event.arguments.begin; i < event.arguments.begin + event.arguments.count; ++i)
         if (!is_number(&trace_.arguments[i]))
-            refuse(event, "the counter's value " + in_double_quotes(trace_.text(trace_.arguments[i].key)) + " is no number");
+            refuse(event,
+                   "the counter's value " + in_double_quotes(trace_.text(trace_.arguments[i].key)) + " is no number");
     trace_.samples.push_back(sample);
 }
 
@@ -311,9 +313,9 @@ void TraceBuilder::check_lane(std::size_t begin, std::size_t end) {
             refuse(slice.event, slice.name,
                    "overlaps event " + std::to_string(other.event) + " (" + in_double_quotes(trace_.text(other.name)) +
                        ") in part, on lane " + in_double_quotes(trace_.text(lane.name)) + " of " +
-                       in_double_quotes(trace_.text(trace_.processes[lane.process].name)) + ": " + us_text(slice.begin_us) +
-                       " to " + us_text(slice.end_us()) + " and " + us_text(other.begin_us) + " to " +
-                       us_text(other.end_us()) + "; slices of a lane nest or follow each other");
+                       in_double_quotes(trace_.text(trace_.processes[lane.process].name)) + ": " +
+                       us_text(slice.begin_us) + " to " + us_text(slice.end_us()) + " and " + us_text(other.begin_us) +
+                       " to " + us_text(other.end_us()) + "; slices of a lane nest or follow each other");
         }
         if (depth >= std::numeric_limits<std::uint16_t>::max())
             refuse(slice.event, slice.name, "is inside of more than 65535 slices");
@@ -340,7 +342,8 @@ void TraceBuilder::pair(const WaitKey& key, Halves& halves, bool forgive) {
     std::sort(halves.ends.begin(), halves.ends.end(), by_time);
     auto begin = halves.begins.begin();
     auto end = halves.ends.begin();
-    const std::string which = in_double_quotes(trace_.text(key.first.first)) + " of id " + std::to_string(key.first.second);
+    const std::string which =
+        in_double_quotes(trace_.text(key.first.first)) + " of id " + std::to_string(key.first.second);
     while (begin != halves.begins.end() || end != halves.ends.end()) {
         const bool stray_end =
             end != halves.ends.end() && (begin == halves.begins.end() || end->time_us + tolerance_us < begin->time_us);

@@ -54,7 +54,9 @@ struct reclaimer_registry {
     std::uint64_t last_number KMM_GUARDED_BY(mutex) = 0;
 };
 
-reclaimer_registry& all_reclaimers() { return ::kmm::driver::never_destroyed<reclaimer_registry>(); }  // registrations may be statics
+reclaimer_registry& all_reclaimers() {
+    return ::kmm::driver::never_destroyed<reclaimer_registry>();
+}  // registrations may be statics
 
 auto order_of(const entry& e) noexcept { return std::tuple{e.priority, e.number}; }
 

@@ -59,8 +59,11 @@ __global__ void apply_kernel(Element seed, bool keeps, kmm::GPUSubviewMut<Elemen
 constexpr unsigned threads_of_a_block = 64;
 constexpr unsigned most_blocks = 16 * fitting::elements_of_a_step / threads_of_a_block;
 
-template<std::size_t> using GPURead = kmm::GPUSubview<Element>;
-template<std::size_t> using HostRead = kmm::Subview<Element>;
+/// One of several parameters of the same type: an alias that drops its argument is no pack to every compiler.
+template<std::size_t> struct ReadOf {
+    using OnHost = kmm::Subview<Element>;
+    using OnGPU = kmm::GPUSubview<Element>;
+};
 
 std::string describe(const fitting::Program& p) {
     const fitting::Machine& m = p.machine;
@@ -130,22 +133,24 @@ class Runner {
     void submit(const fitting::Submit& s, const std::vector<kmm::DomainChunk>& domain, std::index_sequence<I...>) {
         switch (s.how) {
         case fitting::How::host:
-            return submit<I...>(
-                s, domain, kmm::Host([](Element seed, bool keeps, kmm::SubviewMut<Element> out, HostRead<I>... reads) {
-                    const auto n = static_cast<std::int64_t>(out.size());
-                    for (std::int64_t k = 0; k < n; ++k) apply(out, k, seed, keeps, reads...);
-                }));
+            return submit<I...>(s, domain,
+                                kmm::Host([](Element seed, bool keeps, kmm::SubviewMut<Element> out,
+                                             typename ReadOf<I>::OnHost... reads) {
+                                    const auto n = static_cast<std::int64_t>(out.size());
+                                    for (std::int64_t k = 0; k < n; ++k) apply(out, k, seed, keeps, reads...);
+                                }));
         case fitting::How::function:
             return submit<I...>(s, domain,
                                 kmm::GPU([](kmm::DeviceResource& d, Element seed, bool keeps,
-                                            kmm::GPUSubviewMut<Element> out, GPURead<I>... reads) {
+                                            kmm::GPUSubviewMut<Element> out, typename ReadOf<I>::OnGPU... reads) {
                                     d.launch(dim3(most_blocks), dim3(threads_of_a_block), 0,
-                                             apply_kernel<GPURead<I>...>, seed, keeps, out, reads...);
+                                             apply_kernel<typename ReadOf<I>::OnGPU...>, seed, keeps, out, reads...);
                                 }));
         case fitting::How::kernel: break;
         }
         submit<I...>(s, domain,
-                     kmm::GPUKernel(apply_kernel<GPURead<I>...>, dim3(threads_of_a_block)).grid(dim3(most_blocks)));
+                     kmm::GPUKernel(apply_kernel<typename ReadOf<I>::OnGPU...>, dim3(threads_of_a_block))
+                         .grid(dim3(most_blocks)));
     }
     static auto mapping(const fitting::Read& r) {
         using namespace kmm::placeholders;

@@ -97,7 +97,7 @@ class Player final : private schedule::Outbox, private trace::Sink {
     memory::PerMemory<std::uintptr_t> next_address_;
     std::map<graph::LaneId, graph::Position> launched_;  ///< positions that functions have taken
     std::unique_ptr<schedule::Scheduler> scheduler_;
-    std::size_t num_drops_ = 0;  ///< of the program's, so far
+    std::size_t num_drops_ = 0;            ///< of the program's, so far
     std::set<const memory::Chunk*> made_;  ///< that a submitted task writes
     std::size_t held_bytes_ = 0;           ///< graph::HeldBytes
     std::size_t temporary_bytes_ = 0;      ///< of these, of the submit that is added

@@ -75,7 +75,9 @@ struct Chunk {
     }
 
   private:
-    static std::uint64_t log2_of(std::size_t power) noexcept { return static_cast<std::uint64_t>(std::countr_zero(power)); }
+    static std::uint64_t log2_of(std::size_t power) noexcept {
+        return static_cast<std::uint64_t>(std::countr_zero(power));
+    }
     static std::uint64_t bit_of(MemoryIndex m) noexcept {
         return m.index() < 64 ? std::uint64_t{1} << m.index() : std::uint64_t{0};
     }

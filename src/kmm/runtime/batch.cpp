@@ -33,7 +33,8 @@ void Batch::merge_helpers() noexcept {
     }
     ahead_.insert(ahead_.end(), helpers_.begin(), helpers_.end());
     ahead_.insert(ahead_.end(), tasks_.begin(), tasks_.end());
-    std::stable_sort(ahead_.begin(), ahead_.end(), [](const Task* a, const Task* b) { return a->place() < b->place(); });
+    std::stable_sort(ahead_.begin(), ahead_.end(),
+                     [](const Task* a, const Task* b) { return a->place() < b->place(); });
     tasks_.clear();
     helpers_.clear();
 }

@@ -105,7 +105,7 @@ class Ahead {
         asked_end_ = front_;
     }
 
-    Place front_ = 0;  ///< with no entries: no place before it has a task that is not placed
+    Place front_ = 0;              ///< with no entries: no place before it has a task that is not placed
     graph::Deque<Entry> entries_;  ///< from the front on
     /// Claims from the front on and before `asked_end_` that no later one reaches: the first is the largest.
     graph::Deque<std::pair<Place, std::size_t>> largest_;

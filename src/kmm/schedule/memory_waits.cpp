@@ -179,7 +179,8 @@ bool Scheduler::wait_in_vain() {
 
 /// Whether anything was moved, and the front may fit now: all that is free would be enough for it.
 bool Scheduler::compact() {
-    constexpr std::uint32_t most = 8;  // each makes room in one piece, which may be cut again by what leaves for the front
+    constexpr std::uint32_t most =
+        8;  // each makes room in one piece, which may be cut again by what leaves for the front
     const Task* const front = admission_.closed_for();
     if (front == nullptr || num_compactions_ == most) return false;
     std::size_t free_bytes = 0;

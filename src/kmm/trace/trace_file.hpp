@@ -21,8 +21,7 @@ namespace kmm::trace {
 class TraceWriter final : public Consumer {
   public:
     /// Times count from `begin_ns`. Throws InvalidArgument where the file cannot be written.
-    TraceWriter(const FilePath& path, const char* what_for, Machine machine, std::int64_t begin_ns,
-                bool device_times);
+    TraceWriter(const FilePath& path, const char* what_for, Machine machine, std::int64_t begin_ns, bool device_times);
     void bound(const Array& array, std::int64_t time_ns) noexcept override;
     void named(Number array, const std::string& name, std::int64_t time_ns) noexcept override;
     void submitted(const Task& task, std::int64_t time_ns) noexcept override;
