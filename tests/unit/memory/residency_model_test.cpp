@@ -653,7 +653,7 @@ void Machine::run(std::size_t steps) {
 TEST(ResidencyModel, every_task_and_copy_finds_what_the_programs_order_says) {
     Counts counts;
     const char* const count = std::getenv("KMM_TEST_PROGRAMS");
-    const auto fewest = static_cast<unsigned long long>(repeat(300, 150));
+    const auto fewest = static_cast<unsigned long long>(repeat(300, 200));
     const std::uint64_t last_seed = std::max(fewest, count != nullptr ? std::strtoull(count, nullptr, 10) : 0);
     for (std::uint64_t seed = 1; seed <= last_seed && !testing::Test::HasFailure(); ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
