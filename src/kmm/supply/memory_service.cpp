@@ -386,6 +386,11 @@ void MemoryService::trim_now() {
         for (const Step& s : take_back_free(m)) give_back(m, s);
         if (memories_[m].device != nullptr) memories_[m].device->trim();
     }
+    if (bounce_.bytes != 0) {
+        lanes_.wait_on_host(mailbox_.take_back_bounce());
+        give_back(memory::MemoryIndex::host(), std::exchange(bounce_, {}));
+        current_.bounce_bytes = 0;
+    }
     count();
 }
 
