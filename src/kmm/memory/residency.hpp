@@ -230,14 +230,14 @@ class Residency {
         std::size_t asked_bytes = 0;  ///< what the driver was asked for last
         /// Smallest size that the driver refused since its last success; smaller requests may be tried. 0: do not ask.
         std::size_t refused_bytes = 0;
-        bool exchanging = false;       ///< what is awaited is the answer to an exchange
+        bool exchanging = false;       ///< the pending answer is that to an exchange
         bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
         bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
         bool has_sealed = false;       ///< chunks in it that touch may lie in several allocations of the driver
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         VictimOrder victims;
-        std::size_t idle_bytes = 0;   ///< of those that no task needs, and that may leave
-        std::size_t spare_bytes = 0;  ///< of these what need not be saved
+        std::size_t idle_bytes = 0;   ///< of evictable replicas that no task needs
+        std::size_t spare_bytes = 0;  ///< of the clean ones among these
         RecordSlabs<Victim, SystemMemory, record_slab_bytes> victim_records;  ///< with `indexed` one a replica
         RecordSlabs<Replica, SystemMemory, record_slab_bytes> replicas;       ///< all of this memory
         RecordSlabs<Ghosts, SystemMemory, record_slab_bytes> ghosts;

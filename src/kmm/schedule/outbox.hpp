@@ -1,4 +1,4 @@
-// What a scheduler says to those who execute, what it can be told to do, and what it counts.
+// The scheduler's interface to the threads that execute, its options and its counters.
 //
 // Owns: nothing, an interface and plain types. Must not know: how anything is executed, how the scheduler decides. The
 // outbox is called under the scheduler's baton; options and counters are values.
@@ -25,7 +25,7 @@ using graph::Task;
 using graph::TaskNumber;
 using memory::MemoryIndex;
 
-/// What the schedule hands to those who execute. Called under the scheduler's baton; must not block.
+/// Receives the scheduler's instructions and requests. Called under the scheduler's baton; must not block.
 class Outbox {
   public:
     /// Copies the instruction. If it throws, nothing was handed out.
@@ -40,9 +40,8 @@ class Outbox {
     virtual void move_on_host(std::uintptr_t, std::uintptr_t, std::size_t) {}
     /// memory::Requests::exchange; answer: `grown`. False: not supported.
     virtual bool exchange(MemoryIndex, std::size_t) { return false; }
-    /// The driver has refused so much more, without which a task cannot go on: tries for as long as it makes sense to
-    /// get it, because the program may free some (`patient`; else once). Answer: `awaited`. One at a time for each
-    /// memory. False: nobody can do that.
+    /// The driver refused memory without which a task cannot run. `patient`: retries until a timeout, because the
+    /// program may free some; else tries once. Answer: `awaited`. One at a time for each memory. False: not supported.
     virtual bool await_memory(MemoryIndex, const memory::Lacking&, bool patient) { return (void)patient, false; }
     virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
@@ -55,13 +54,11 @@ class Outbox {
                                                          const std::shared_ptr<graph::RootFailure>& root) = 0;
     /// The failure of a task that is settled already, or null.
     virtual std::shared_ptr<graph::Failure> find_failure(TaskNumber number) = 0;
-    /// The task found none, and nothing will change that: notes in it (Task::thrown or Task::unworded) what is to be
-    /// said.
+    /// The task found no memory, and never will: stores the error in it (Task::thrown or Task::unworded).
     virtual void out_of_memory(Task& task) = 0;
-    /// What a task fails with for whose books the host has no memory. Allocates none.
+    /// The error of a task for whose records the host has no memory. Does not allocate.
     virtual std::exception_ptr no_host_memory() noexcept { return std::make_exception_ptr(std::bad_alloc()); }
-    /// A ready task finds no memory; and later: it has what it needs, or was given up. In pairs: who has a clock
-    /// measures.
+    /// A ready task finds no memory; later it is placed, or fails. In pairs, so that the wait can be measured.
     virtual void memory_wait_begins(Task& task) noexcept = 0;
     virtual void memory_wait_ends(Task& task) noexcept = 0;
     /// What an emulated kernel threw becomes the task's own failure, if it has none yet.

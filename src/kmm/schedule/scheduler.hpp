@@ -305,8 +305,8 @@ class Scheduler final : private memory::Requests {
     std::uint64_t num_blocked_ = 0;
     /// Latest step of `wait_in_vain` since a task was issued.
     enum class Tried : std::uint8_t { nothing, front, compaction, others } tried_ = Tried::nothing;
-    std::uint32_t num_compactions_ = 0;  ///< likewise
-    bool bounce_refused_ = false;        ///< likewise
+    std::uint32_t num_compactions_ = 0;  ///< since a task was issued
+    bool bounce_refused_ = false;        ///< since a task was issued
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
     std::uint64_t num_steps_ = 0;
