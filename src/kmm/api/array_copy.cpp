@@ -3,7 +3,7 @@
 //
 // Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out reads chunks
 // wherever they are, and begins to write only when every chunk that it reads is known to be good and the call has all
-// the memory that it needs. With device memory the copies come after what is on the caller's stream.
+// the memory that it needs. Copies with device memory of the program are ordered after the caller's stream.
 #include <algorithm>
 #include <new>
 #include <optional>
@@ -30,11 +30,11 @@ using graph::TaskKind;
 constexpr std::size_t fewest_chunks_for_groups = 512;
 constexpr std::size_t most_parts = 64;
 constexpr std::size_t most_group_bytes = std::size_t{256} << 10;
-// All chunks of a task that fills them are in the host's memory at once: of that so little that a host which has room
-// for the chunks one by one nearly always has it for these.
+// All chunks of a task that copies in are in the host's memory at once. The share is small, so that they nearly always
+// fit where one chunk at a time would.
 constexpr std::size_t group_share_of_limit = 256;
-// A copy out needs no room for its chunks, but each of its tasks waits for a device at least once: they are larger, as
-// long as each thread has some, and however few chunks there are.
+// A copy out needs no room for its chunks, but each of its tasks waits for a device at least once: tasks are larger,
+// for any number of chunks, as long as each thread has some.
 constexpr std::size_t most_group_bytes_out = std::size_t{2} << 20;
 constexpr std::size_t groups_per_thread = 4;
 
@@ -46,8 +46,8 @@ struct CopyShared {
     std::size_t element_bytes = 0;
     bool to_user = false;
     bool user_on_device = false;
-    const CallerStream* after = nullptr;  ///< with device memory; lives as long as the caller waits
-    driver::StreamHandle stream;          ///< likewise: DeviceStream
+    const CallerStream* after = nullptr;  ///< null without device memory; valid while the caller waits
+    driver::StreamHandle stream;          ///< with device memory: that of `DeviceStream`
 };
 
 /// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
@@ -72,7 +72,7 @@ std::size_t bytes_of(const CopyPart& part, std::size_t element_bytes) noexcept {
     return bytes;
 }
 
-/// For copies with device memory of the program, made before the first of them: it comes after the caller's.
+/// Stream for copies with device memory of the program. Ordered after the caller's stream.
 class DeviceStream {
   public:
     DeviceStream(driver::Driver& driver, int ordinal, const CallerStream& after) : driver_(driver) {
@@ -188,7 +188,7 @@ void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* ch
     }
 }
 
-/// Copies of one task by kind: all threads that copy share the counters.
+/// Counts the copies of one task by kind. At its end adds them to the counters that all threads share.
 class CountedCopies {
   public:
     using Kind = UserCopies::Kind;
@@ -213,8 +213,7 @@ class CountedCopies {
     UserCopies::Count counts_[num_kinds];
 };
 
-/// To memory of the host, from chunks on devices: those of one device together, so that one call of the driver moves
-/// many.
+/// To memory of the host from chunks on devices, device by device, so that one call of the driver moves many boxes.
 void read_from_devices(CopyGroup& group, const TaskContext& context) {
     const CopyShared& shared = group.shared;
     const Platform& platform = shared.core->platform();
@@ -360,7 +359,7 @@ class ArrayCopy final : Batch {
     Task* gate_ = nullptr;             ///< of a copy out, a helper: every chunk that is read is known to be good
     std::vector<std::size_t> ends_;    ///< of the chunks of each task in `chunks_`
     CopyShared shared_;                ///< by all parts
-    std::vector<plan::Request> told_;  ///< for whoever listens
+    std::vector<plan::Request> told_;  ///< for the trace and the record
     SourceWriters writers_;
 };
 
@@ -612,7 +611,7 @@ void ArrayCopy::connect() {
                 const auto box = binding_.box_of(chunks_[p]);
                 graph::CompactHistory& history = binding_.histories[chunks_[p]];
                 if (!history.any_content()) binding_.count_made(binding_.layout->num_elements(chunks_[p]));
-                // By the whole copy: where one chunk fails, nobody finds new parts beside what is lost.
+                // By the whole copy: if one chunk fails, all of the region is poisoned.
                 history.write(part, graph::equal(part, box()), box, last(), false, of_chunk, *this);
             }
             graph::drop_duplicates(of_chunk);

@@ -52,7 +52,7 @@ struct Binding {
         return make_records(chunk);
     }
 
-    /// A task makes the first content of a chunk of so many elements. Order lock.
+    /// A task makes the first content of a chunk with that number of elements. Order lock.
     void count_made(std::size_t elements) noexcept {
         const std::size_t bytes = Platform::rounded(block_bytes_of(elements));
         data->held_bytes += bytes;

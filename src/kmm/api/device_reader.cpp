@@ -34,7 +34,7 @@ DeviceReader::~DeviceReader() {
     if (any_on_its_way_) (void)platform_.driver().synchronize_stream(buffers_.stream(on_its_way().device));
 }
 
-/// Cut so that each piece fits into a half: whole inner axes, and as much of the axis before them as there is room for.
+/// Cuts the box into pieces that fit into a half: whole inner axes, and a range of the axis before them.
 void DeviceReader::add(std::uint32_t device, const StridedCopy& copy) {
     std::size_t inner_bytes = element_bytes_, axis = max_rank;
     while (axis > 0 && inner_bytes * static_cast<std::size_t>(copy.sizes[axis - 1]) <= CopyBuffers::half_bytes)
@@ -79,7 +79,7 @@ void DeviceReader::add_piece(std::uint32_t device, const StridedCopy& copy, cons
     add_box(half, copy.from + offset_of(first, copy.from_strides) * step + first_byte, copy, piece);
 }
 
-/// Runs as long as possible: an axis that goes on where the one inside it ends belongs to the run.
+/// Coalesces: an axis whose elements follow each other without a gap belongs to the run inside it.
 void DeviceReader::add_box(Half& half, const std::byte* from, const StridedCopy& copy, const Piece& piece) {
     driver::BoxMove box;
     box.source = from;

@@ -25,7 +25,7 @@ struct StridedCopy {
 class DeviceReader {
   public:
     DeviceReader(const Platform& platform, CopyBuffers& buffers, std::size_t element_bytes) noexcept;
-    /// Nothing is on its way any more.
+    /// Waits for copies that are still under way.
     ~DeviceReader();
     DeviceReader(const DeviceReader&) = delete;
     DeviceReader& operator=(const DeviceReader&) = delete;
@@ -36,7 +36,7 @@ class DeviceReader {
     void finish();
 
   private:
-    // One call of the driver moves so many boxes: of small chunks a group of 64 has fewer bytes than a half holds.
+    // Most boxes in one call of the driver. A group of 64 small chunks has fewer bytes than a half holds.
     static constexpr std::size_t most_pieces = 64;
 
     /// A box that fits into a half: its elements, or some bytes of a single one.

@@ -432,8 +432,8 @@ void Submission::Draft::place_gather(TaskNumber helper, TaskNumber task, graph::
         for (const graph::Predecessor& p : h.predecessors) place_gather(p.number, task, joins);
 }
 
-/// Where a write-back stands: behind the last task, or with the last gather, that it comes after. O(edges), of each join
-/// once.
+/// Where a write-back stands: behind the last task that it depends on, or with the last such gather. O(edges), each
+/// join once.
 TaskNumber Submission::Draft::place_behind(const Task& helper,
                                            graph::UnorderedMap<TaskNumber, TaskNumber>& joins) const {
     TaskNumber place = first();

@@ -43,8 +43,8 @@ struct Submission::Draft final : Batch {
     std::int64_t submit_begin_ns = 0;
     bool keeps_layouts = false;  ///< those of kernels too: debug mode
 
-    /// Whether its lists have grown to more than some 5 MB. Such a draft is not kept: the next large submit takes a
-    /// little longer for it, and a thread that makes small ones from then on holds none of it.
+    /// Whether its lists have grown to more than some 5 MB. Such a draft is not kept: a thread that makes only small
+    /// submits from then on would hold it for nothing; another large submit costs the allocations again.
     bool is_large() const noexcept {
         constexpr std::size_t most_entries = 16384;
         return wanted.size() > most_entries || tasks().capacity() > 32 * most_entries ||

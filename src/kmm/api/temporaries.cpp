@@ -154,7 +154,7 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
 
 void Temporaries::add_to_held(const graph::TaskList& tasks, graph::TaskNumber first) noexcept {
     for (const Entry& e : entries_) {
-        if (e.array->is_gathered) continue;  // nobody counts on it: it is dropped, and gathered again
+        if (e.array->is_gathered) continue;  // not held: it can be dropped, and gathered again
         std::uint64_t from = e.first_task;
         if (e.given_gather != nullptr) {
             given_.push_back(e.given_gather);

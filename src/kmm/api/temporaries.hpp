@@ -60,18 +60,18 @@ class Temporaries {
         if (e.array->uses_to_come++ == (e.gather != nullptr ? 1 : 0) + e.write_backs.size()) e.first_task = task;
         e.last_task = task;
     }
-    /// The submit has so many tasks. Throws std::bad_alloc.
+    /// Reserves for a submit of `count` tasks. Throws std::bad_alloc.
     void count_tasks(std::size_t count) {
         held_changes_.assign(count + 1, 0);
         given_.reserve(num_transfers_);
     }
-    /// The batch has the write-back, which stands before that task, and gives its chunk so many bytes of first content.
+    /// The batch has the write-back, which stands before `task` and makes `made_bytes` of first content in its chunk.
     void count_write_back(Entry& entry, graph::Task& write_back, std::uint64_t task, std::size_t made_bytes) noexcept {
         entry.last_task = std::max(entry.last_task, static_cast<std::uint32_t>(task));
         held_changes_[task] += static_cast<std::ptrdiff_t>(made_bytes);
         given_.push_back(&write_back);
     }
-    /// All transfers have their places: what is filled counts as held (graph::HeldBytes) from its gather on to its last
+    /// After all transfers have their places: a temporary counts as held (graph::HeldBytes) from its gather to its last
     /// use. O(tasks + temporaries).
     void add_to_held(const graph::TaskList& tasks, graph::TaskNumber first) noexcept;
     /// Its place in the order is taken: memory and records belong to the runtime, which frees what nobody uses.
@@ -98,7 +98,7 @@ class Temporaries {
     graph::TaskPool* pool_ = nullptr;
     std::size_t num_transfers_ = 0;
     bool any_written_ = false;
-    std::vector<std::ptrdiff_t> held_changes_;  ///< by task: what is held more than before the task in front of it
+    std::vector<std::ptrdiff_t> held_changes_;  ///< by task: bytes held more than at the task before it
     std::vector<graph::Task*> given_;           ///< transfers that the batch has
 };
 

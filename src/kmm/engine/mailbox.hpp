@@ -11,7 +11,7 @@
 #include "kmm/base/log.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/chunk.hpp"
-#include "kmm/memory/residency.hpp"
+#include "kmm/memory/placement.hpp"
 
 namespace kmm::engine {
 

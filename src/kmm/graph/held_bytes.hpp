@@ -9,14 +9,14 @@
 
 namespace kmm::graph {
 
-/// A chunk counts from the submit on that writes it first, whether its tasks have run or not, until the last handle of
-/// its array goes. A task that is submitted later finds no more than this when all tasks before it have run: who used a
-/// chunk that does not count any more was submitted before its handle went.
+/// A chunk counts from the submit that writes it first, whether its tasks have run or not, until the last handle of its
+/// array is dropped. Upper bound of live content for a task that is submitted now, at the time when all earlier tasks
+/// have run: an array without a handle is used by earlier tasks only.
 class HeldBytes {
   public:
     /// Under the order lock.
     void add(std::size_t bytes) noexcept { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-    /// Before the array's release is told, so that no submit after it counts what has gone.
+    /// Before the release is published: a later submit does not count the array.
     void remove(std::size_t bytes) noexcept { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
     std::size_t now() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 

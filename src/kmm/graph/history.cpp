@@ -7,10 +7,10 @@ namespace kmm::graph {
 
 namespace {
 
-// From so many segments one by one it costs little to find what they leave out.
+// Up to this number of segments, to subtract them one by one from a region is cheap.
 constexpr std::size_t most_subtracted = 64;
 
-/// Nothing needs to come after what is forgotten.
+/// A dependency, unless that task is forgotten.
 template<typename Edges> void come_after(TaskNumber number, bool data, Edges& predecessors, const Past& past) {
     if (!past.is_forgotten(number)) add_predecessor(predecessors, number, data);
 }
@@ -119,11 +119,11 @@ template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
 
 // ---------------------------------------------------------------------------------------------------------------- uses
 
-/// `*met`, if it is asked for: how many segments the region meets.
+/// `*met`, unless null: number of segments that overlap the region.
 bool ChunkHistory::is_all_written(const Box& region, std::size_t* met) const {
     std::int64_t open_volume = volume(region);
     std::size_t count = 0;
-    // Segments have nothing in common.
+    // Segments are disjoint.
     each_that_meets(region, [&](const auto& s) { ++count, open_volume -= volume(intersection(s.box, region)); });
     if (met != nullptr) *met = count;
     return open_volume == 0;
@@ -133,7 +133,7 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
     if (segments_.size() == 1 && contains(segments_.front().box, region, rank_)) return true;
     if (many_ && many_->is_whole() && contains(many_->bounds, region, rank_)) return true;
     if (is_all_written(region, nullptr)) return true;
-    // Of many segments a half that they do not cover, and again, until few meet what is left.
+    // Bisects to a part that is not covered, until few segments overlap it.
     Box part = region;
     for (std::size_t met = 0; static_cast<void>(is_all_written(part, &met)), met > most_subtracted;) {
         std::size_t axis = 0;
@@ -165,7 +165,7 @@ template<typename U> void ChunkHistory::add_reader(U& uses, TaskNumber task, Tas
     push_reader(uses, task);
 }
 
-/// Those that are forgotten go; of the others, if they are still so many, one join stays.
+/// Drops readers that are forgotten; replaces the others by a join if they are still too many.
 template<typename U> void ChunkHistory::make_fewer_readers(U& uses, TaskNumber reads_now, Past& past) {
     TaskNumbers open;
     bool is_reader = false;
@@ -236,7 +236,8 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors,
     insert(region, uses);
 }
 
-/// Where others have read the region since something of it was written. O(1), but for a join of their numbers.
+/// True: the same region was read since its latest write, and the task depends on that read's join of the writers.
+/// O(1), but for a join of the readers.
 template<typename Edges>
 bool ChunkHistory::read_as_others(const Box& region, TaskNumber task, Edges& predecessors, Past& past) {
     for (SharedRead& s : many_->shared) {
@@ -250,7 +251,8 @@ bool ChunkHistory::read_as_others(const Box& region, TaskNumber task, Edges& pre
     return false;
 }
 
-/// The task, which is the first to read the region, comes after a join of the writers, as those will that read it next.
+/// First read of the region since a write: replaces the dependencies on its writers by one join, which later readers of
+/// the region share.
 template<typename Edges>
 void ChunkHistory::share_read(const Box& region, TaskNumber task, std::size_t num_before, Edges& predecessors,
                               Past& past) {
@@ -281,7 +283,7 @@ void ChunkHistory::share_read(const Box& region, TaskNumber task, std::size_t nu
     at->writers = joined;
 }
 
-/// Those that are forgotten go; of the others, if they are still so many, one join stays.
+/// Drops readers that are forgotten; replaces the others by a join if they are still too many.
 void ChunkHistory::make_fewer_shared_readers(SharedRead& shared, Past& past) {
     std::erase_if(shared.readers, [&](TaskNumber reader) { return past.is_forgotten(reader); });
     if (shared.readers.size() < max_readers) return;
@@ -291,7 +293,7 @@ void ChunkHistory::make_fewer_shared_readers(SharedRead& shared, Past& past) {
     shared.readers.assign(1, joined);
 }
 
-/// The region is written: other parts of what was read as one may still be.
+/// A write of `region` depends on the readers of each shared region that it overlaps. One that it covers is dropped.
 template<typename Edges>
 void ChunkHistory::come_after_shared_readers(const Box& region, TaskNumber task, Edges& predecessors,
                                              const Past& past) {

@@ -20,8 +20,8 @@ namespace kmm::graph {
 /// What histories ask of the owner of the order.
 class Past {
   public:
-    /// A join of some tasks, so that one number stands for very many; `data`: whoever comes after it needs what they
-    /// write. 0: there is no memory for one; then the tasks are waited for one by one.
+    /// A join of these tasks: one dependency in place of many. `data`: its successors read what the tasks write. 0: no
+    /// memory for a join; then each task is a dependency of its own.
     virtual TaskNumber join(const TaskNumbers& tasks, bool data) = 0;
     /// The task has settled and did not fail: nothing needs to come after it any more.
     bool is_forgotten(TaskNumber number) const noexcept {
@@ -49,8 +49,8 @@ class ChunkHistory {
     /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
     bool covers(const Box& region, Box* missing) const;
 
-    // Predecessors are those of a task's record (TaskEdges), or a list of somebody else (Predecessors). They are added
-    // by `add_predecessor`: see `drop_duplicates`.
+    // `Edges`: the predecessors in a task's record (TaskEdges), or any other list (Predecessors). The caller removes
+    // duplicates (`drop_duplicates`).
     /// A task reads `region` (which must be covered): it comes after the writers.
     template<typename Edges> void read(const Box& region, TaskNumber task, Edges& predecessors, Past& past);
     /// A task writes `region`: it comes after writers and readers; `keeps_content` makes the former a data dependency.
@@ -87,11 +87,11 @@ class ChunkHistory {
         Uses value;
     };
     using Tree = BoxTree<UsesInTree>;
-    /// A region in very many segments that tasks read as one, each after one join of the writers.
+    /// A region of very many segments whose readers depend on one join of the writers.
     struct SharedRead {
         Box region;
-        TaskNumber writers = 0;  ///< the join; 0: some of the region was written since
-        TaskNumbers readers;     ///< all that still matter but the first, which stands with the segments
+        TaskNumber writers = 0;  ///< the join; 0: part of the region was written since
+        TaskNumbers readers;     ///< not forgotten, without the first, which the segments have
     };
     /// Of a chunk with many segments, and what tells at once that nobody needs them any more.
     struct Many {
@@ -169,7 +169,7 @@ class ChunkHistory {
     static constexpr std::size_t max_readers = 8;
     // Of more readers of parts than this, the older ones count as readers of each segment that they have read in.
     static constexpr std::size_t max_part_readers = 16;
-    // Regions of a chunk that many tasks read as one; of more the oldest is forgotten.
+    // Most shared regions of a chunk. Beyond it the oldest is dropped, and its readers count as readers of parts.
     static constexpr std::size_t max_shared = 4;
     // Up to here comparing with each segment costs less than a tree.
     static constexpr std::size_t few_segments = 16;
@@ -181,11 +181,11 @@ class ChunkHistory {
     Lazy<PartReaders> part_readers_;
 };
 
-/// Up to here a list of predecessors names each once.
+/// Up to this length `add_predecessor` compares with the entries before.
 inline constexpr std::size_t few_predecessors = 32;
 
 /// Adds a predecessor; a data dependency outranks an order-only one. Compares with the others only while there are few,
-/// so that n calls cost O(n): whoever has added all of a task's calls `drop_duplicates`.
+/// so that n calls cost O(n): after the last one the caller removes duplicates (`drop_duplicates`).
 template<typename Edges> void add_predecessor(Edges& predecessors, TaskNumber number, bool data) {
     if (predecessors.size() < few_predecessors) [[likely]] {
         for (Predecessor& p : predecessors) {

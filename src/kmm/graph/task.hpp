@@ -244,7 +244,7 @@ struct Task {
     union {
         std::uint32_t unpassed_fences = 0;  ///< of a function: fences that it still waits for on the host
         std::uint32_t kernel_times;         ///< of a kernel: schedule::KernelTimes::Id
-        std::uint32_t num_settled_before;   ///< of a join: its first predecessors, which have settled
+        std::uint32_t num_settled_before;   ///< of a join: how many of its first predecessors settled
     };
 
     // ---- order

@@ -1,7 +1,7 @@
 // A thread that waits for a task, in the list of those that do.
 //
-// Owns: the links of the list. Must not know: how long a thread waits, what for. Under the lock of whoever keeps the
-// list (detail::SettledWaits).
+// Owns: the links of the list. Must not know: how long a thread waits, what for. Under the lock of the list's owner
+// (detail::SettledWaits).
 #pragma once
 
 #include "driver/locks.hpp"

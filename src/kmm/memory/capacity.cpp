@@ -11,12 +11,12 @@ namespace kmm::memory {
 
 namespace {
 
-// The heap looks at sixteen times as many.
+// `prune()` examines 16 free pieces per unit of work.
 constexpr std::size_t pruned_at_once = 1;
-// So few are looked at each time.
+// Up to this number of free pieces an allocation prunes all of them.
 constexpr std::size_t few_pieces = 32;
-// From here on each free looks for pieces whose users have passed too, and has two of them merge for the one that it
-// adds. As long as fresh memory is there no allocation looks for any.
+// From this number of free pieces on each free prunes too, and merges two pieces for the one that it adds: allocations
+// from fresh memory do not prune.
 constexpr std::size_t many_pieces = 256;
 constexpr std::size_t pruned_by_free = 2;
 // Two copies come in while two go out.
@@ -134,8 +134,8 @@ rmm::heap::block Residency::take_free(Space& space, std::size_t size) {
     return space.heap.try_allocate(size);
 }
 
-/// Memory whose users have passed is taken before memory that must still be waited for. Where there are many pieces a
-/// few are looked at each time, so that an allocation costs no look at all of them: at most `most` change.
+/// Memory whose users have passed is taken before memory that must still be waited for. With many pieces an allocation
+/// examines only a few of them: at most `most` change.
 void Residency::forget_passed(Space& space, std::size_t most) {
     const auto passed = [this](const rmm::heap::fence& f) {
         return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
@@ -215,7 +215,7 @@ void Residency::release(Replica& replica, const Fence* last) {
     reindex_all(chunk);  // what is dirty has lost its place
 }
 
-/// Of a task that finds no room for all its chunks: counts as if the chunk had never had the block.
+/// Undoes an allocation for a task whose other chunks found no room; counters as if it had not been made.
 void Residency::take_back_block(Chunk& chunk, MemoryIndex m) {
     release(chunk.replicas.at(m));
     --spaces_[m].counters.allocations;
@@ -375,8 +375,8 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>
 
 // --------------------------------------------------------------------------------------------------------- compaction
 
-/// Where each replica would begin if all of a region, or of regions that may be used as one, lay together at its start.
-/// What is larger stays where its new place would overlap the old one.
+/// New addresses of replicas after compaction towards the start of each region (or of adjacent regions that may be used
+/// as one). A replica of more than `most_overlapping_bytes` stays if its new place overlaps the old one.
 graph::Vector<Residency::Shift> Residency::list_shifts(Space& space, std::size_t most_overlapping_bytes) {
     struct Piece {
         std::uintptr_t address;
@@ -456,7 +456,7 @@ bool Residency::compact(MemoryIndex m) {
     }
     for (const Shift& s : shifts)
         give(space, s.replica->block(), space.heap.round_up(s.replica->chunk->block_bytes()), FenceSet(last));
-    if (!space.unfreed.empty()) throw std::bad_alloc();  // the books are lost: the runtime gives up
+    if (!space.unfreed.empty()) throw std::bad_alloc();  // the heap is incomplete: the runtime gives up
     space.heap.merge_all();
     for (const Shift& s : shifts) {
         Replica& r = *s.replica;

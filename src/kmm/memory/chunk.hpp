@@ -39,8 +39,8 @@ struct Chunk {
     Demands demands;
     NextUses next_uses;
     std::uint64_t alignment_log2 : 8;  // constant; not below that of the heap
-    /// Place in the order of the task that was first given memory to make its content; 0: that task was the front then
-    /// (schedule::Ahead), or there is none yet.
+    /// Place in the order of the first task that was placed to make its content; 0: none was, or it was the front
+    /// (schedule::Ahead).
     std::uint64_t made_at : 56;
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
@@ -177,8 +177,8 @@ struct Array {
     std::uint64_t uses_to_come = 0;    ///< of a temporary: accesses of tasks that the schedule has not been told of
     PerMemory<ChunkRange> written_by;  ///< by memory: chunks that kernels there write; filled in by the schedule
     PerMemory<Neighbours> neighbours;  ///< by memory; of a stack
-    /// What its chunks take that have content, in the order of submission. Under the order lock, and whoever drops the
-    /// last handle.
+    /// Bytes of its chunks that submits so far have written: its share of graph::HeldBytes. Guarded by the order lock;
+    /// read without it when the last handle is dropped.
     std::size_t held_bytes = 0;
     std::uint64_t refetched_bytes = 0;  ///< fetched again after an eviction, over all memories
     bool released = false;              ///< no handle is left: freed when nobody uses it

@@ -74,8 +74,8 @@ class NextUses {
         }
         List& list = this->list();
         const auto head = list.entries.begin() + static_cast<std::ptrdiff_t>(list.head);
-        // Tasks are issued nearly in order: it is one of the first, mostly. All transfers that stand before a submit
-        // have one place: those that are over come first.
+        // Tasks are issued nearly in order, so that the entry is mostly one of the first. Transfers before one submit
+        // share a place; of equal places those that are over come first.
         auto at = head;
         if (*head != entry)
             at = std::partition_point(head, list.entries.end(), [&](std::uint64_t other) {

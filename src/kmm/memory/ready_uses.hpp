@@ -63,7 +63,7 @@ class ReadyUsePool {
         free_ = &use;
         --num_used_;
     }
-    /// Gives all of them back if none is in use.
+    /// Frees the memory of all records if none is in use.
     void trim() noexcept {
         if (num_used_ != 0) return;
         free_ = nullptr;

@@ -10,11 +10,11 @@
 
 namespace kmm::memory {
 
-/// What a task needs more of a memory than there is.
+/// Device memory that the driver must still give before a task fits.
 struct Lacking {
-    std::size_t bytes = 0;  ///< in one step: the largest of its chunks fits into that
-    std::size_t least_bytes =
-        0;  ///< with so much more, all that is free could be exchanged for one step that is enough
+    std::size_t bytes = 0;  ///< as one region, into which the largest of its chunks fits
+    /// Lower bound: with this much more, all free memory can be exchanged for one region that is large enough.
+    std::size_t least_bytes = 0;
 };
 
 /// What residency needs from the layers that issue work.

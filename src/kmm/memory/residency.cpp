@@ -385,7 +385,7 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
         if (found != Found::yes || c.replicas[m].address == 0) return;
         moved = true;
         Replica& r = c.replicas.at(m);
-        // A block without content was taken for this task: that it goes again is no change after which more can be had.
+        // A block without content was allocated for this task; to release it makes no more room for an exchange.
         if (!is_valid(c, m) && !r.pinned()) return release(r);
         c.hold = 0;
         found = evict(c, m, Saves::all);
@@ -403,8 +403,8 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
     exchange_bytes_ = needed_bytes;
     const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
     const std::size_t free_bytes = space.heap.free_bytes();
-    // In memory that is not one range the largest chunk may fit nowhere else; where chunks stay, not even after an
-    // exchange.
+    // The new region must hold the largest chunk: free memory may be in pieces, and an exchange does not join them
+    // where chunks stay.
     if (needed_bytes > free_bytes) {
         lacking_.bytes = std::min(left, std::max(needed_bytes - free_bytes, largest_bytes));
         const bool any_stays = space.counters.current_bytes != 0;
@@ -585,7 +585,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
         if (!r.pinned() && r.version != c.version && a.memory.is_device() && !r.has_ghosts()) release(r);
         reindex_all(c);
         wake(waiting);
-        may_exchange_again(spaces_[a.memory]);  // a copy out on the host pins chunks on devices
+        may_exchange_again(spaces_[a.memory]);  // a host task that copies data out had pinned chunks on devices
     });
 }
 

@@ -19,61 +19,13 @@
 #include "kmm/memory/chunk.hpp"
 #include "kmm/memory/eviction_policy.hpp"
 #include "kmm/memory/ghosts.hpp"
+#include "kmm/memory/placement.hpp"
 #include "kmm/memory/requests.hpp"
 #include "kmm/memory/victim_order.hpp"
 #include "kmm/trace/events.hpp"
 #include "rmm/heap/heap.hpp"
 
 namespace kmm::memory {
-
-struct MemoryCounters {
-    std::size_t limit_bytes = 0;
-    std::size_t current_bytes = 0;
-    std::size_t peak_bytes = 0;
-    std::size_t capacity_bytes = 0;  ///< taken from the driver
-    std::uint64_t evictions = 0;
-    std::uint64_t evicted_bytes = 0;    ///< written down because no other copy was valid
-    std::uint64_t dropped_bytes = 0;    ///< dropped because another copy was valid, or nobody needs it
-    std::uint64_t refetches = 0;        ///< copies into this memory of what it had held and evicted, unchanged since
-    std::uint64_t refetched_bytes = 0;  ///< of these
-    std::uint64_t allocations = 0;
-    std::uint64_t frees = 0;
-    std::uint64_t victims_tried = 0;  ///< chunks that a search for room looked at, whether they could leave or not
-};
-
-enum class Placement : std::uint8_t {
-    granted,
-    wait_growth,  ///< more memory was asked for
-    wait_pins,    ///< until a running task lets go of a chunk or of memory
-    busy_chunk,   ///< until the pins of one replica go; the task stands in its `waiting`
-    lost,         ///< the content is gone: `Residency::lost_cause`
-    full,         ///< nothing that could leave is left in this memory or, for what must be saved, on the host
-    lacks,        ///< the same, and the driver gave less than the limit: with `lacking` more the task could run
-    starved,      ///< the host has no memory for the books of it
-};
-
-/// What may leave a memory for a task that is given its own there.
-enum class Room : std::uint8_t {
-    spare,     ///< what need not be saved, and no task needs
-    idle,      ///< what no task needs
-    as_usual,  ///< also what tasks need later, as far as it can be saved in the memory below
-    any,       ///< all but what is pinned: what must be saved goes to any memory that has room
-};
-
-/// Memory that `Residency::grown` got.
-struct AddressRange {
-    std::uintptr_t address = 0;
-    std::size_t bytes = 0;
-};
-
-struct Reclaimed {
-    struct Taken {
-        std::size_t region = 0;  ///< its index
-        FenceSet users;          ///< what on a device still uses it
-    };
-    std::vector<Taken> taken;   ///< regions that left the heap
-    bool host_growing = false;  ///< more can be saved when the host's memory has grown
-};
 
 class Residency {
   public:
@@ -153,9 +105,8 @@ class Residency {
     // ---- tasks
     /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(accesses).
     std::size_t missing_bytes(const graph::Task& task) const noexcept;
-    /// Bytes that go over a link for the task's sake: what must be fetched, and, if that is more than little, what it
-    /// writes that would not have to be saved otherwise. 0: little beside what it uses must be fetched. O(accesses *
-    /// memories).
+    /// Bytes that the task causes on a link: fetched now, and saved later because it writes them. 0: it fetches little
+    /// beside what it uses. O(accesses * memories).
     std::size_t moved_bytes(const graph::Task& task) const noexcept;
     /// When any chunk that the task uses and that is in its memory was used there last. O(accesses).
     std::uint64_t last_use(const graph::Task& task) const noexcept {
@@ -173,18 +124,17 @@ class Residency {
     }
     /// Bytes of blocks for content that the task is the first to make. O(accesses).
     std::size_t made_bytes(const graph::Task& task) const noexcept;
-    /// Whether what the task misses fits into what is free or holds what no task needs, and so much is left.
-    /// O(accesses).
+    /// Whether `left_bytes` of free memory and idle chunks remain beside what the task misses (if any). O(accesses).
     bool has_idle_room(const graph::Task& task, std::size_t left_bytes) const noexcept;
     /// Bytes of blocks that the task needs and that are not there. O(accesses).
     std::size_t block_bytes_missing(const graph::Task& task) const noexcept;
     std::size_t free_bytes(MemoryIndex m) const noexcept;
-    /// Moves what is in the memory together, so that what is free is one piece in each region. Only while nothing uses
-    /// the memory. Copies in a device are requested; the host's are made here, which takes as long as it takes. False:
-    /// nothing was to be moved. O(replicas * log replicas).
+    /// Moves blocks together, so that the free memory of each region is one piece. Only while nothing uses the memory.
+    /// Copies in a device are requested; the host's are made before this returns. False: there was nothing to move.
+    /// O(replicas * log replicas).
     bool compact(MemoryIndex m);
-    /// Memory of the host outside the budget that this takes at the least: what is moved to where it overlaps its old
-    /// place goes there and back, and what finds no room there stays. O(replicas * log replicas).
+    /// Least size of the bounce buffer, host memory outside the budget: a block whose new place overlaps the old one is
+    /// moved by way of it, and stays if it does not fit. O(replicas * log replicas).
     std::size_t bounce_bytes_to_compact(MemoryIndex m);
     std::size_t bounce_bytes() const noexcept { return bounce_bytes_; }
     void set_bounce(std::uintptr_t address, std::size_t bytes) noexcept {
@@ -278,16 +228,16 @@ class Residency {
         bool growing = false;
         std::uint32_t refusals = 0;   ///< of the driver since something changed: after the first, what is there must do
         std::size_t asked_bytes = 0;  ///< what the driver was asked for last
-        std::size_t refused_bytes =
-            0;                    ///< with `refusals`: for less than that it has not been asked; 0: it is left alone
-        bool exchanging = false;  ///< what is awaited is the answer to an exchange
+        /// Smallest size that the driver refused since its last success; smaller requests may be tried. 0: do not ask.
+        std::size_t refused_bytes = 0;
+        bool exchanging = false;       ///< the pending answer is that to an exchange
         bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
         bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
         bool has_sealed = false;       ///< chunks in it that touch may lie in several allocations of the driver
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         VictimOrder victims;
-        std::size_t idle_bytes = 0;   ///< of those that no task needs, and that may leave
-        std::size_t spare_bytes = 0;  ///< of these what need not be saved
+        std::size_t idle_bytes = 0;   ///< of evictable replicas that no task needs
+        std::size_t spare_bytes = 0;  ///< of the clean ones among these
         RecordSlabs<Victim, SystemMemory, record_slab_bytes> victim_records;  ///< with `indexed` one a replica
         RecordSlabs<Replica, SystemMemory, record_slab_bytes> replicas;       ///< all of this memory
         RecordSlabs<Ghosts, SystemMemory, record_slab_bytes> ghosts;
@@ -303,13 +253,8 @@ class Residency {
         std::size_t pinned_bytes = 0;               ///< that these take
         std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
     };
-    enum class Found : std::uint8_t {
-        yes,
-        growing,
-        pinned,
-        none,
-        starved
-    };  ///< starved: of host memory, for the books
+    /// `starved`: the host has no memory for the records of it.
+    enum class Found : std::uint8_t { yes, growing, pinned, none, starved };
 
     void give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users);
     void add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed);
@@ -441,8 +386,7 @@ class Residency {
     std::uintptr_t bounce_address_ = 0;
     std::size_t bounce_bytes_ = 0;
     FenceSet bounce_users_;  ///< the latest, which comes after those before
-    /// From this size on the host has no place for what would have to be saved, as far as it is known: nobody need look
-    /// again before something has changed there.
+    /// Cached bound: saving a chunk of at least this size fails until host memory changes.
     std::size_t host_refuses_bytes_ = ~std::size_t{0};
     bool passed_over_held_ = false;  ///< the latest search on the host left out chunks of the task that is being placed
     std::shared_ptr<graph::RootFailure> lost_cause_;

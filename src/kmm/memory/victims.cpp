@@ -13,7 +13,7 @@ using eviction::rank_parts;
 using eviction::rank_useless;
 constexpr std::uint64_t rank_never = ~0ull;
 
-/// Whether it leaves for a task that is given such room: the first that does not is the end of those that do.
+/// Whether a victim of that rank may be evicted for a task with that room. Monotonic: false for all later ranks too.
 bool leaves_for(Room room, std::uint64_t rank) noexcept {
     switch (room) {
     case Room::spare: return rank <= eviction::rank_clean;
@@ -83,7 +83,7 @@ void Residency::unindex(Replica& replica) noexcept {
 void Residency::count_victim(const Victim& victim, MemoryIndex m, bool is_added) noexcept {
     Space& space = spaces_[m];
     const bool is_spare = victim.rank <= eviction::rank_clean;
-    // What is on the host alone has no memory below to go to.
+    // A dirty chunk on the host has no memory below to be saved in.
     const bool is_idle = is_spare || (victim.rank == eviction::rank_dirty && m.is_device());
     const std::size_t bytes = space.heap.round_up(victim.chunk->block_bytes());
     if (is_idle) space.idle_bytes += is_added ? bytes : -bytes;
@@ -151,7 +151,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
     return Found::yes;
 }
 
-/// A block in the memory below; for the front of the order, where that has none, in any that has room for it.
+/// A block in the memory below. For the front, if there is none, a block in any other memory with room.
 Residency::Found Residency::find_place_to_save(Chunk& chunk, MemoryIndex m, MemoryIndex* to) {
     Found found = Found::none;
     // The chunk that is being saved must not be a victim of the search for its own place.
@@ -178,8 +178,8 @@ Residency::Found Residency::find_place_to_save(Chunk& chunk, MemoryIndex m, Memo
     return found;
 }
 
-/// A block in `m` for what leaves another memory. Nothing is saved for it, else what goes up could push down what went
-/// up before it.
+/// A block in `m` for a chunk that is evicted from another memory. Only clean chunks leave for it: if one were saved in
+/// turn, evictions could go in a circle.
 Residency::Found Residency::allocate_spare(Chunk& chunk, MemoryIndex m) {
     if (const Replica* const r = chunk.replicas.find(m)) return r->pinned() ? Found::none : Found::yes;
     const Room before = std::exchange(room_, Room::spare);
@@ -197,7 +197,7 @@ std::size_t Residency::largest_spare_room_beside(MemoryIndex m) const noexcept {
     return largest;
 }
 
-/// To the place that the chunk has in that memory. The replica is used until the fence.
+/// Copies the chunk to its replica in `to`. The replica in `m` is in use until the fence.
 Fence Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts) {
     const Replica& r = chunk.replicas.at(m);
     Replica& h = chunk.replicas.at(to);
@@ -265,8 +265,8 @@ std::size_t Residency::host_lacks_from(std::size_t bytes, Found why) const noexc
 Residency::Found Residency::make_room(MemoryIndex m) {
     Space& space = spaces_[m];
     if (!space.indexed && !begin_order(space)) return Found::starved;
-    // Dirty chunks from this size on find no place elsewhere; smaller ones may. What is on the host alone stays there, but
-    // for the front of the order.
+    // Dirty chunks from this size on find no place elsewhere; smaller ones may. A chunk that is valid on the host alone
+    // leaves it only for the front of the order.
     std::size_t too_large = m.is_device() ? host_refuses_from() : 1;
     const std::size_t elsewhere = room_ == Room::any ? largest_spare_room_beside(m) : 0;
     too_large = std::max(too_large, elsewhere + 1);

@@ -18,7 +18,7 @@ class CopyBuffers {
     /// One half of a buffer is filled by the device while the other one is read.
     static constexpr std::size_t half_bytes = std::size_t{512} << 10;
     static constexpr std::size_t buffer_bytes = 2 * half_bytes;
-    /// From eight threads on the host's memory is the limit, not their number.
+    /// With eight threads or more the bandwidth of the host's memory is the limit.
     static constexpr std::size_t most_buffers = 8;
 
     explicit CopyBuffers(const Platform& platform) noexcept : platform_(platform) {}
@@ -38,8 +38,8 @@ class CopyBuffers {
       private:
         CopyBuffers& buffers_;
     };
-    /// One buffer. The constructor blocks until one is free: who has one waits for nothing but a copy out of a device.
-    /// Only while there is a Hold.
+    /// One buffer. The constructor blocks until one is free: a thread that has one waits only for copies out of a
+    /// device. Only while there is a Hold.
     class Buffer {
       public:
         explicit Buffer(CopyBuffers& buffers);
@@ -55,9 +55,9 @@ class CopyBuffers {
     /// All copies out of a device are put on one stream. Only while there is a Hold. DE of a device that was lost.
     driver::StreamHandle stream(std::uint32_t device) const;
 
-    /// What they take of the host's memory now.
+    /// Host memory in use by buffers now.
     std::size_t size_bytes() const;
-    /// Gives them back, unless a copy holds them.
+    /// Frees all buffers, unless there is a Hold.
     void trim() noexcept;
 
   private:

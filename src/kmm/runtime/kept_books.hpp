@@ -1,6 +1,6 @@
 // What threads of the program keep for their next submit, so that it can be given back from outside.
 //
-// Owns: the list of it. Must not know: what is kept. Any thread.
+// Owns: the list of these. Must not know: what is kept. Any thread.
 #pragma once
 
 #include "driver/fork.hpp"
@@ -29,7 +29,7 @@ class KeptBooks {
         first_ = this;
     }
     ~KeptBooks() = default;
-    /// The thread ends: before what it keeps goes.
+    /// At the thread's end, before what it keeps is destroyed.
     void leave() noexcept {
         if (driver::lost_in_fork()) return;
         const locks::Guard guard(mutex_);
@@ -40,7 +40,7 @@ class KeptBooks {
     virtual void give_back() noexcept = 0;
 
   private:
-    static inline locks::Mutex mutex_;  // threads end after statics are destroyed: it has no destructor to speak of
+    static inline locks::Mutex mutex_;  // threads may end after statics are destroyed: its destructor does nothing
     static inline KeptBooks* first_ KMM_GUARDED_BY(mutex_) = nullptr;
     KeptBooks* previous_ KMM_GUARDED_BY(mutex_) = nullptr;
     KeptBooks* next_ KMM_GUARDED_BY(mutex_) = nullptr;

@@ -35,7 +35,7 @@ class Listeners {
     /// An array has become the runtime's.
     void tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept;
     void tell_named(const memory::Array& data, const std::string& name) noexcept;
-    /// The last handle is gone. O(1); nothing where nobody listens.
+    /// The last handle is gone. O(1); no effect without listeners.
     void tell_dropped(const memory::Array& data) noexcept;
 
     /// Before any thread begins: the files that the configuration asks for. IA where one cannot be written.

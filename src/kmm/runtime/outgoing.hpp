@@ -13,6 +13,7 @@
 #include "kmm/runtime/texts/failure_words.hpp"
 #include "kmm/runtime/texts/shortages.hpp"
 #include "kmm/schedule/instruction.hpp"
+#include "kmm/schedule/outbox.hpp"
 #include "kmm/schedule/scheduler.hpp"
 
 namespace kmm::detail {

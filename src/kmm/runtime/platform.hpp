@@ -46,9 +46,9 @@ class Platform {
 
     const memory::PerMemory<std::size_t>& limits_bytes() const noexcept { return limits_; }
     std::size_t limit_bytes(memory::MemoryIndex m) const noexcept { return limits_[m]; }
-    /// In which a device's memory is taken (supply::piece_bytes).
+    /// Granularity in which a device's memory is taken (supply::piece_bytes).
     std::size_t piece_bytes(std::uint32_t device) const noexcept { return pieces_[device]; }
-    /// What can be had of so many bytes of the device; all of it where it is less than a piece.
+    /// `bytes` rounded down to whole pieces of the device's memory; unchanged if less than a piece.
     std::size_t whole_pieces(std::uint32_t device, std::size_t bytes) const noexcept;
     /// As much as a block of so many bytes takes.
     static std::size_t rounded(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }

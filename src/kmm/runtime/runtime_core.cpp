@@ -22,7 +22,7 @@ namespace kmm::detail {
 
 namespace {
 
-// Failures that are told one by one when a runtime ends: one cause often fails very many tasks.
+// Most failures that are logged one by one when a runtime ends: one cause often fails very many tasks.
 constexpr std::size_t most_undelivered = 20;
 
 }  // namespace
@@ -201,7 +201,7 @@ void RuntimeCore::trim() {
     engine_.memory_service().trim();
     copy_buffers_.trim();
 #ifdef __GLIBC__
-    (void)malloc_trim(0);  // the allocator keeps most of what was given back, since it lies among what is in use
+    (void)malloc_trim(0);  // else the C library keeps most of it, among blocks in use
 #endif
 }
 

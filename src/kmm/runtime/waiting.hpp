@@ -28,8 +28,8 @@ class UnfinishedTasks {
     }
     /// One has left the table. Wakes one thread at most.
     void one_ended() noexcept {
-        // Sequentially consistent as what waits: either this sees the one who waits, or that one counts without the
-        // task.
+        // Sequentially consistent, as in `wait_until_below`: either this sees the waiter, or the waiter counts without
+        // the task.
         if (num_waiting_.load(std::memory_order_seq_cst) == 0) return;
         if (count() >= most_.load(std::memory_order_relaxed)) return;
         { const locks::Guard guard(mutex_); }
@@ -42,8 +42,8 @@ class UnfinishedTasks {
     }
     /// Threads in `wait_until_below`, for tests.
     std::uint32_t num_waiting() const noexcept { return num_waiting_.load(std::memory_order_acquire); }
-    /// Blocks until there are fewer than `most`, which is the same for all who wait at a time. One thread wakes the
-    /// next as long as there are fewer: of many that wait, few wake up in vain.
+    /// Blocks until fewer than `most` are pending; concurrent callers pass the same `most`. Each waiter that goes on
+    /// wakes the next one while there are fewer, so that few wake up in vain.
     void wait_until_below(std::uint64_t most) {
         if (count() < most) return;
         locks::Lock lock(mutex_);
@@ -66,24 +66,24 @@ class UnfinishedTasks {
     const graph::TaskTable& table_;
     alignas(64) std::atomic<std::uint64_t> published_{0};
     alignas(64) std::atomic<std::uint32_t> num_waiting_{0};
-    std::atomic<std::uint64_t> most_{0};  ///< that those wait for
+    std::atomic<std::uint64_t> most_{0};  ///< of the callers of `wait_until_below`
     locks::Mutex mutex_;
     locks::Condition wake_;
     std::uint64_t num_wake_ups_ KMM_GUARDED_BY(mutex_) = 0;
 };
 
-/// Waits for tasks of a table to leave it. Threads that wait for different tasks share 16 locks: a task's end takes one
-/// where somebody waits for any of its sixteenth, and wakes those who wait for this task.
+/// Waits for tasks of a table to leave it. Tasks are divided among 16 shards with a lock each: a task's end takes the
+/// lock only if its shard has waiters, and wakes only the waiters of this task.
 class SettledWaits {
   public:
     using clock = std::chrono::steady_clock;
 
     explicit SettledWaits(const graph::TaskTable& table) : table_(table) {}
 
-    /// The task of that number has left the table. By whoever settles tasks, before the record is anybody else's.
+    /// The task of that number has left the table. By the thread that settles tasks, before the record is reused.
     void settled(graph::TaskNumber number, graph::Task& task) noexcept {
         Shard& shard = shard_of(number);
-        // Sequentially consistent as what waits: either this sees the one who waits, or that one does not see the task.
+        // Sequentially consistent, as in the waiter: either this sees it, or it does not find the task.
         if (shard.num_waiting.load(std::memory_order_seq_cst) == 0) return;
         const locks::Guard guard(shard.mutex);
         // Under the lock: a waiter is on the stack of a thread, which goes on as soon as it has the lock.

@@ -40,7 +40,7 @@ void Admission::leave(Task& task, std::size_t made_bytes) {
     if (--m.num_unplaced == 0) m.largest_needed_bytes = 0;
     if (--num_unplaced_ == 0) largest_block_bytes_ = 0;
     if (closed_for_ == &task) closed_for_ = nullptr;
-    gives_way_ = false;  // what was placed may let go of memory
+    gives_way_ = false;  // the task that was placed may release memory
 }
 
 void Admission::cancelled(Task& task) { leave(task, 0); }
@@ -61,7 +61,7 @@ void Admission::gone(const memory::Array& array) noexcept {
         if (c.made_at != 0) ahead_.gone(c.made_at, residency_.rounded(c.block_bytes()));
 }
 
-/// All memories together, but for one largest chunk in each: what is free may be in pieces.
+/// Sum of all memories, less one largest chunk in each: free memory may be in pieces.
 std::size_t Admission::capacity_bytes() const noexcept {
     std::size_t bytes = 0;
     for (const MemoryIndex m : residency_.memories()) {
@@ -74,8 +74,8 @@ std::size_t Admission::capacity_bytes() const noexcept {
 bool Admission::may_make(const Task& task, std::size_t made_bytes) {
     const Memory& m = memories_[task.memory];
     if (!m.held_back.empty() && m.held_back.begin()->first < task.place()) return false;
-    // A quarter instead of half moves up to five times as much in the worst of random programs. Little pushes next to
-    // nothing out, and often ends what is much.
+    // With a quarter instead of half the worst of random programs moves up to five times as many bytes. Small content
+    // evicts next to nothing, and its task is often the last reader of something large.
     const std::size_t usable = residency_.usable_bytes(task.memory);
     const std::size_t left = is_little(made_bytes, usable) ? 0 : std::max(usable / 2, m.largest_needed_bytes);
     return residency_.has_idle_room(task, left) && ahead_.may_make(task.place(), made_bytes, capacity_bytes());

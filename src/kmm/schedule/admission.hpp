@@ -1,7 +1,7 @@
 // Whether a ready task may be given memory now, and what may leave for it.
 //
-// Owns: the order of the tasks that are not placed (ahead.hpp), and those that are held back. Must not know: lanes, which
-// ready task is the best. Belongs to whoever holds the scheduler's baton.
+// Owns: the order of the tasks that are not placed (ahead.hpp), and those that are held back. Must not know: lanes,
+// priorities among ready tasks. Runs under the scheduler's baton.
 //
 // What fits in the order of submission never fails (ADR 0024). A task that makes content ahead of its turn
 //   * is placed only if every earlier task that is not placed still fits beside all that was made ahead;
@@ -29,21 +29,20 @@ class Admission {
     explicit Admission(memory::Residency& residency)
         : residency_(residency), memories_(memory::PerMemory<Memory>::of_devices(residency.num_devices())) {}
 
-    /// The task takes its place among those that are not placed; once for each. In the order of submission; of a submit
-    /// all before one of them is placed. O(accesses).
+    /// Once for each task, in the order of submission; all tasks of a submit before one of them is placed. O(accesses).
     void add(graph::Task& task);
-    /// What may leave for it; empty: it has to wait (`hold_back`). O(accesses + memories), amortised.
+    /// What may be evicted for the task; empty: it has to wait (`hold_back`). O(accesses + memories), amortised.
     std::optional<memory::Room> room_for(const graph::Task& task);
-    /// It was given its memory, and has not changed any content yet. O(accesses + log tasks ahead of their turn).
+    /// The task was given its memory and has not changed any content yet. O(accesses + log tasks ahead of their turn).
     void placed(graph::Task& task);
-    /// It will never need any.
+    /// The task will never need memory.
     void cancelled(graph::Task& task);
-    /// It waits for memory that others in the process hold, and nobody for it.
+    /// The task waits for memory that others in the process hold: later tasks do not wait for it.
     void stands_aside(graph::Task& task) { leave(task, 0); }
     /// No task before it waits for its memory.
     bool is_front(const graph::Task& task) const noexcept { return ahead_.is_front(task.place()); }
 
-    /// Until `take_held_back` returns it. `found_none`: it was let through, and found no memory. O(log such tasks).
+    /// Until `take_held_back` returns it. `found_none`: it was admitted and found no memory. O(log such tasks).
     void hold_back(graph::Task& task, bool found_none);
     /// The first task of the memory that was held back, if it may go now; else null.
     graph::Task* take_held_back(memory::MemoryIndex memory);
@@ -56,10 +55,10 @@ class Admission {
         for (Memory& m : memories_) m.found_none = false;
     }
 
-    /// The front was refused room: until it is placed nobody else is given any, unless it gives way.
+    /// The front found no room: until it is placed no other task is given any, unless `give_way`.
     void close_for(graph::Task& front) noexcept { closed_for_ = &front; }
     graph::Task* closed_for() const noexcept { return gives_way_ ? nullptr : closed_for_; }
-    /// Nothing runs that could let go of memory: until a task is placed others try instead of the front.
+    /// Nothing runs that could release memory: until a task is placed the others retry instead of the front.
     void give_way() noexcept { gives_way_ = true; }
     bool gives_way(const graph::Task& task) const noexcept { return gives_way_ && closed_for_ == &task; }
 
@@ -67,13 +66,13 @@ class Admission {
     /// its turn.
     void gone(const memory::Array& array) noexcept;
 
-    /// Entries that were looked at in all.
+    /// Entries examined so far.
     std::uint64_t num_steps() const noexcept { return ahead_.num_steps(); }
 
   private:
     struct Memory {
         graph::Set<std::pair<graph::TaskNumber, graph::Task*>> held_back;  ///< by place
-        bool found_none = false;               ///< the first of them; nothing has changed since
+        bool found_none = false;               ///< the first found no memory, and none was freed since
         std::uint64_t num_unplaced = 0;        ///< tasks
         std::size_t largest_needed_bytes = 0;  ///< by one task, since there was none
     };

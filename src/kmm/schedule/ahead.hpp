@@ -1,7 +1,7 @@
 // Which tasks have not been given their memory, in the order of submission, and what content was made ahead of them.
 //
 // Owns: for each place in the order what must fit when its turn comes, and the bytes that were made ahead of turn. Must
-// not know: tasks, chunks, memories. Pure; belongs to whoever holds the scheduler's baton.
+// not know: tasks, chunks, memories. Pure; used under the scheduler's baton.
 //
 // This is the banker's algorithm (Dijkstra 1965) with one order of completion, that of submission: a task makes content
 // ahead of its turn only if every earlier task that waits for memory still fits beside all that was made ahead. ADR
@@ -18,14 +18,14 @@
 
 namespace kmm::schedule {
 
-/// Words: a task is *placed* when it has been given its memory, or will never need any. The *front* is the first place
-/// with a task that has not. The *claim* of a task: the bytes that the program held when it submitted the task, and what
-/// the task needs at once.
+/// Terms: a task is *placed* when it has been given its memory, or will never need any. The *front* is the first place
+/// with a task that is not placed. The *claim* of a task: the bytes that the program held when it submitted the task,
+/// and what the task needs at once.
 class Ahead {
   public:
     using Place = graph::TaskNumber;
 
-    /// A task stands there. In the order of submission; one that comes late counts at the front. Amortised O(1).
+    /// A task at `place` is not placed yet. In the order of submission; a late one counts at the front. Amortised O(1).
     void add(Place place, std::size_t claim_bytes) {
         if (entries_.empty()) front_ = std::max(front_, place);
         const std::size_t index = place <= front_ ? 0 : static_cast<std::size_t>(place - front_);
@@ -37,14 +37,14 @@ class Ahead {
     }
     /// No task before it waits for its memory.
     bool is_front(Place place) const noexcept { return place <= front_; }
-    /// Whether a task at `place` may make so much content ahead of its turn, where `capacity_bytes` can be had in all.
+    /// Whether a task at `place` may make `bytes` of content ahead of its turn, with `capacity_bytes` of memory in all.
     /// Amortised O(1).
     bool may_make(Place place, std::size_t bytes, std::size_t capacity_bytes) {
         const std::size_t others = largest_claim_before(place);
         return others <= capacity_bytes && made_bytes_ <= capacity_bytes - others &&
                bytes <= capacity_bytes - others - made_bytes_;
     }
-    /// A task there is placed, and makes so much. O(log tasks that made content ahead), amortised.
+    /// A task at `place` is placed, and makes `bytes` of content. O(log tasks that made content ahead), amortised.
     void placed(Place place, std::size_t bytes) {
         const std::size_t index = place <= front_ ? 0 : static_cast<std::size_t>(place - front_);
         --entries_[index].num_unplaced;
@@ -54,7 +54,7 @@ class Ahead {
         }
         if (index == 0) advance();
     }
-    /// Content has gone that a task at `place` made. O(log tasks that made content ahead).
+    /// Content that a task at `place` made was freed. O(log tasks that made content ahead).
     void gone(Place place, std::size_t bytes) noexcept {
         const auto made = made_.find(place);
         if (made == made_.end()) return;
@@ -64,9 +64,9 @@ class Ahead {
     }
     /// Live content that placed tasks behind the front have made.
     std::size_t made_bytes() const noexcept { return made_bytes_; }
-    /// Any place between the last one that was added and the front.
+    /// Places from the front to the last one that was added.
     std::size_t size() const noexcept { return entries_.size(); }
-    /// Entries that were looked at in all.
+    /// Entries examined so far.
     std::uint64_t num_steps() const noexcept { return num_steps_; }
 
   private:
@@ -88,7 +88,8 @@ class Ahead {
         }
         while (!largest_.empty() && largest_.front().first < front_) largest_.pop_front();
     }
-    /// Of the tasks from the front on and before `place`; it may count some that were placed since they were looked at.
+    /// Upper bound over the tasks from the front on and before `place`: some may have been placed since their claim was
+    /// read.
     std::size_t largest_claim_before(Place place) {
         asked_end_ = std::max(asked_end_, front_);
         for (const Place end = std::min(place, front_ + entries_.size()); asked_end_ < end; ++asked_end_) {
@@ -107,10 +108,10 @@ class Ahead {
 
     Place front_ = 0;              ///< with no entries: no place before it has a task that is not placed
     graph::Deque<Entry> entries_;  ///< from the front on
-    /// Claims from the front on and before `asked_end_` that no later one reaches: the first is the largest.
+    /// Monotonic queue of the claims from the front on and before `asked_end_`: the first is the largest.
     graph::Deque<std::pair<Place, std::size_t>> largest_;
     Place asked_end_ = 0;
-    graph::Map<Place, std::size_t> made_;  ///< live bytes, by who made them
+    graph::Map<Place, std::size_t> made_;  ///< live bytes, by the place of the task that made them
     std::size_t made_bytes_ = 0;           ///< their sum
     std::uint64_t num_steps_ = 0;
 };

@@ -19,9 +19,9 @@ namespace kmm::schedule {
 
 using driver::BoxMove;
 
-/// What a transfer moves, or what is gathered of a region that a task reads across chunks. The boxes of a transfer are
-/// stored nowhere: each is what a temporary and a chunk have in common. So a task that waits takes little, into however
-/// many chunks its regions reach.
+/// The boxes that a transfer moves, or that are gathered for a region which a task reads across chunks. Boxes of a
+/// transfer are not stored but computed, as the intersection of a temporary and a chunk, so that the size of a pending
+/// task does not depend on the number of chunks.
 class MovedBoxes {
   public:
     explicit MovedBoxes(const graph::Task& task) noexcept

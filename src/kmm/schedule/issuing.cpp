@@ -188,8 +188,8 @@ void Scheduler::list_needed_tasks(Task& task) {
     table_.find(task.predecessors, [&](const Predecessor& p, Task* before) {
         if (before == nullptr || !p.data) return;
         if (before->kind != TaskKind::join) return needed_tasks_.push_back(p.number);
-        // What fails are the tasks that it stands for. Those that settled first are not looked at again, and no more of
-        // the rest are open than are under way.
+        // Of a join its predecessors are listed. The settled ones at the front are skipped from now on, so that a scan
+        // is bounded by the tasks under way.
         graph::TaskEdges& joined = before->predecessors;
         std::uint32_t& first = before->num_settled_before;
         while (first != joined.size() && table_.find(joined[first].number) == nullptr) ++first;

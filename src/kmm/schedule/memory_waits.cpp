@@ -100,7 +100,7 @@ bool Scheduler::stand_aside(Task& task) {
     if (q.lacking.size() >= max_lacking) return false;
     if (!q.waits) {
         const bool patient = task.waits_at_ready >= q.timed_out;
-        if (!patient && !admission_.is_front(task)) return false;  // it had its wait
+        if (!patient && !admission_.is_front(task)) return false;  // it had its patient wait
         if (!outbox_.await_memory(task.memory, residency_.lacking(), patient)) return false;
         q.waits = true;
         q.patient = patient;
@@ -146,10 +146,10 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 
 // ------------------------------------------------------------------------------------------- nothing left to wait for
 
-// Nothing runs that could release memory. What was blocked when memory was on its way from one place to another may fit
-// now. Step by step: the front tries alone; then again, after what lies in pieces was moved together; then all others try,
-// and the front does not, so that they do not take each other's room by turns; then the front fails. Each step only moves
-// content away from the memory of those who try, so that it ends. False: nobody waits, or for memory of others.
+// Nothing runs that could release memory. A task that was blocked while copies were under way may fit now. Steps, until
+// a task is issued: the front retries alone; the front retries after compaction; all other tasks retry without the
+// front, so that these do not evict each other's chunks by turns; the front fails. A step only moves content out of the
+// memory of the tasks that retry, so that this ends. False: no task waits, or only for memory of others in the process.
 bool Scheduler::wait_in_vain() {
     if (num_blocked_ == 0 && !admission_.any_held_back()) return false;
     switch (tried_) {
@@ -177,10 +177,11 @@ bool Scheduler::wait_in_vain() {
     return fail_front();
 }
 
-/// Whether anything was moved, and the front may fit now: all that is free would be enough for it.
+/// Compacts the memories if their free bytes together suffice for the front. True: something was moved, or a bounce
+/// buffer was asked for.
 bool Scheduler::compact() {
-    constexpr std::uint32_t most =
-        8;  // each makes room in one piece, which may be cut again by what leaves for the front
+    // Each compaction makes one free piece, which blocks that are evicted for the front may split again.
+    constexpr std::uint32_t most = 8;
     const Task* const front = admission_.closed_for();
     if (front == nullptr || num_compactions_ == most) return false;
     std::size_t free_bytes = 0;
@@ -209,7 +210,7 @@ void Scheduler::try_front() {
     }
 }
 
-/// It is the first of those that found no memory.
+/// The first blocked task in the order of submission fails. False: there is none.
 bool Scheduler::fail_front() {
     Task* first = nullptr;
     for (Queue& q : queues_) {

@@ -2,32 +2,31 @@
 //
 // Owns: the links between unsettled tasks, the ready lists, the lanes' positions. A state machine without threads,
 // clocks or drivers: events go in (`submit`, `advance`, `launched`, `host_done`, ...), instructions come out through
-// `Outbox`, and `dispatch` issues what can be issued. One caller at a time (the scheduler's baton). Every call costs
-// O(work it causes); nothing scans live objects.
+// `Outbox` (outbox.hpp), and `dispatch` issues what can be issued. One caller at a time (the scheduler's baton). Every
+// call costs O(work it causes); nothing scans live objects.
 //
 // Order of issue among ready tasks: those that miss nothing in the order in which they became ready, then as
 // order_policy.hpp says, looking a little ahead (lookahead.hpp), or, where memory is short, as planned (planner.hpp).
-// What was submitted later than a task became ready may pass it over while the memory turns over four times. Who makes
-// content ahead of its turn must be admitted (admission.hpp); for want of memory only the first task in the order of
-// submission fails that has none.
+// What was submitted later than a task became ready may pass it over while the memory turns over four times. A task
+// that makes content ahead of its turn must be admitted (admission.hpp). For want of memory only the front fails, the
+// first task in the order of submission that has not been given its memory.
 #pragma once
 
 #include <exception>
 #include <memory>
-#include <new>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "kmm/graph/task_table.hpp"
 #include "kmm/memory/residency.hpp"
-#include "kmm/memory/tiers.hpp"
 #include "kmm/schedule/admission.hpp"
 #include "kmm/schedule/instruction.hpp"
 #include "kmm/schedule/kernel_times.hpp"
 #include "kmm/schedule/lane_policy.hpp"
 #include "kmm/schedule/lookahead.hpp"
 #include "kmm/schedule/order_policy.hpp"
+#include "kmm/schedule/outbox.hpp"
 #include "kmm/schedule/planner.hpp"
 #include "kmm/trace/events.hpp"
 
@@ -39,89 +38,6 @@ using graph::LaneId;
 using graph::LaneInfo;
 using graph::LaneRole;
 using graph::Position;
-using graph::Task;
-using graph::TaskNumber;
-using memory::MemoryIndex;
-
-/// What the schedule hands to those who execute. Called under the scheduler's baton; must not block.
-class Outbox {
-  public:
-    /// Copies the instruction. If it throws, nothing was handed out.
-    virtual void instruct(std::uint32_t device, const Instruction& instruction) = 0;
-    virtual void launch(std::uint32_t device, Task& task) = 0;     ///< device function; answer: `launched`
-    virtual void run_on_host(Task& task) = 0;                      ///< answer: `host_done`
-    virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
-    /// Asks for so much page-locked memory of the host outside the budget, by way of which content changes its place;
-    /// what was given before is given back. Answer: `bounce_came`. False: nobody can do that.
-    virtual bool ask_for_bounce(std::size_t) { return false; }
-    /// memory::Requests::move_on_host.
-    virtual void move_on_host(std::uintptr_t, std::uintptr_t, std::size_t) {}
-    /// memory::Requests::exchange; answer: `grown`. False: nobody can do that.
-    virtual bool exchange(MemoryIndex, std::size_t) { return false; }
-    /// The driver has refused so much more, without which a task cannot go on: tries for as long as it makes sense to
-    /// get it, because the program may free some (`patient`; else once). Answer: `awaited`. One at a time for each
-    /// memory. False: nobody can do that.
-    virtual bool await_memory(MemoryIndex, const memory::Lacking&, bool patient) { return (void)patient, false; }
-    virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
-    virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
-    /// The task is finished; `task.failure` says how. It must leave the table now.
-    virtual void settled(Task& task) noexcept = 0;
-    /// Nothing refers to the record any more.
-    virtual void recycle(Task& task) noexcept = 0;
-    /// Makes the failure of a task that failed by itself, or of one that `root` cancelled (`thrown` is null then).
-    virtual std::shared_ptr<graph::Failure> make_failure(Task& task, std::exception_ptr thrown,
-                                                         const std::shared_ptr<graph::RootFailure>& root) = 0;
-    /// The failure of a task that is settled already, or null.
-    virtual std::shared_ptr<graph::Failure> find_failure(TaskNumber number) = 0;
-    /// The task found none, and nothing will change that: notes in it (Task::thrown or Task::unworded) what is to be
-    /// said.
-    virtual void out_of_memory(Task& task) = 0;
-    /// What a task fails with for whose books the host has no memory. Allocates none.
-    virtual std::exception_ptr no_host_memory() noexcept { return std::make_exception_ptr(std::bad_alloc()); }
-    /// A ready task finds no memory; and later: it has what it needs, or was given up. In pairs: who has a clock
-    /// measures.
-    virtual void memory_wait_begins(Task& task) noexcept = 0;
-    virtual void memory_wait_ends(Task& task) noexcept = 0;
-    /// What an emulated kernel threw becomes the task's own failure, if it has none yet.
-    virtual void kernel_failed(Task& task, std::exception_ptr thrown) = 0;
-
-  protected:
-    ~Outbox() = default;
-};
-
-struct SchedulerOptions {
-    std::uint32_t num_devices = 1;
-    std::uint32_t compute_lanes = 8;
-    std::uint32_t launcher_lanes = 2;
-    std::uint32_t host_threads = 1;
-    std::uint64_t threads_at_once = 1;  ///< that a device runs, the least of all
-    bool debug = false;                 ///< one task at a time, in the order of submission; Task::unset is filled in
-    /// Device functions touch memory of the device by themselves: one is launched when what it waits for has passed.
-    bool functions_touch_memory = false;
-    // Two or three milliseconds of a link at 50 GB/s, and two copies however large: enough to keep it busy, little
-    // enough that what is submitted a moment later can still change the order.
-    std::size_t link_bytes_in_flight = 160u << 20;
-    // Tiny kernels take 3 us each, so that this is about three milliseconds of them.
-    std::uint32_t tasks_in_flight = 1024;
-    OrderPolicy order = OrderPolicy::fewest_bytes_a_task;
-    bool plans = true;  ///< where that is worth it; else nothing is planned, for comparison
-    memory::EvictionPolicy eviction = memory::EvictionPolicy::farthest_next_use;
-    const trace::Emitter* trace = &trace::nobody_listens;  ///< outlives the schedule
-};
-
-struct TransferCounters {
-    std::uint64_t copies[memory::num_links] = {};  ///< by memory::Link
-    std::uint64_t bytes[memory::num_links] = {};
-};
-
-struct SchedulerCounters {
-    std::uint64_t submitted = 0, succeeded = 0, failed = 0, cancelled = 0, kernels = 0;
-    std::uint64_t gathered_bytes = 0, snapshot_bytes = 0;
-    std::uint64_t memory_waits = 0;  ///< placements that had to wait
-    std::uint64_t tasks_waited = 0;  ///< tasks with such a placement
-    TransferCounters transfers;
-    std::vector<TransferCounters> by_device;
-};
 
 class Scheduler final : private memory::Requests {
   public:
@@ -185,7 +101,7 @@ class Scheduler final : private memory::Requests {
     const SchedulerCounters& counters() const noexcept { return counters_; }
     memory::Residency& residency() noexcept { return residency_; }
     const memory::Residency& residency() const noexcept { return residency_; }
-    /// Gives back what is kept for later and not in use. O(that).
+    /// Frees cached memory that is not in use. O(its size).
     void trim() noexcept {
         if (steps_.empty()) graph::Vector<Step>().swap(steps_);
         ready_uses_.trim();
@@ -387,10 +303,10 @@ class Scheduler final : private memory::Requests {
     Lookahead lookahead_;
     graph::TaskList changed_;  ///< in a fetch queue, with missing bytes that may have changed
     std::uint64_t num_blocked_ = 0;
-    /// What was tried since a task was issued last, while nothing ran that could let go of memory.
+    /// Latest step of `wait_in_vain` since a task was issued.
     enum class Tried : std::uint8_t { nothing, front, compaction, others } tried_ = Tried::nothing;
-    std::uint32_t num_compactions_ = 0;  ///< likewise
-    bool bounce_refused_ = false;        ///< likewise
+    std::uint32_t num_compactions_ = 0;  ///< since a task was issued
+    bool bounce_refused_ = false;        ///< since a task was issued
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
     std::uint64_t num_steps_ = 0;

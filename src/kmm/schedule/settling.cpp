@@ -174,7 +174,7 @@ void Scheduler::recycle_finished() {
     if (!changed_.empty()) rekey();
     for (Task* t : finished_) outbox_.recycle(*t);
     graph::clear_and_keep_few(finished_);
-    graph::clear_and_keep_few(moves_);  // of one gather there may be very many
+    graph::clear_and_keep_few(moves_);  // one gather may have very many
     graph::clear_and_keep_few(needed_tasks_);
 }
 

@@ -18,7 +18,7 @@
 
 namespace kmm::supply {
 
-/// What a device's memory of that kind (not Automatic) comes in: a request takes a whole number of these. Asks the
+/// Granularity of a device's memory of that kind (not Automatic): a request takes a whole number of pieces. Asks the
 /// driver; throws what driver::check throws.
 std::size_t piece_bytes(driver::Driver& driver, int ordinal, DeviceMemoryKind kind);
 

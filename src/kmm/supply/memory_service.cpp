@@ -18,7 +18,7 @@ constexpr std::size_t smallest_host_step = 32 * mib;
 constexpr std::size_t largest_host_step = 1024 * mib;
 constexpr std::size_t smallest_device_step = 64 * mib;
 constexpr std::size_t largest_device_step = 2048 * mib;
-// What the heaps hand out in.
+// Granularity of the heaps.
 constexpr std::size_t heap_unit = 256;
 
 std::uint64_t next_number() noexcept {
@@ -214,8 +214,8 @@ std::size_t MemoryService::piece_bytes(memory::MemoryIndex m) const noexcept {
     return m.is_host() ? heap_unit : memories_[m].device->piece_bytes();
 }
 
-// A step is a whole number of pieces, but for the last one below a limit: what it takes of the device is what the heap
-// gets, so that the last step fits if the limit does.
+// A step is a whole number of pieces, so that the heap gets all that is taken of the device. The last step ends at the
+// limit.
 std::size_t MemoryService::in_pieces(memory::MemoryIndex m, std::size_t bytes, std::size_t left) const noexcept {
     if (bytes >= left) return left;
     const std::size_t piece = piece_bytes(m);

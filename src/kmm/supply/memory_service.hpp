@@ -42,15 +42,14 @@ class MemoryService {
     /// `grow`; if it cannot be had, what was given back is taken again (engine::Message::given_again).
     void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes);
 
-    /// Takes so much page-locked memory of the host outside the budget, by way of which content changes its place, and
-    /// gives back what it took before for that. Answered by engine::Message::bounce_came, with 0 bytes if it cannot be
-    /// had. Only while nothing uses the one before.
+    /// Allocates the bounce buffer for compaction, page-locked host memory outside the budget. Frees the one before,
+    /// which must not be in use. Answered by engine::Message::bounce_came, with 0 bytes if it cannot be had.
     void give_bounce(std::size_t bytes);
 
     /// Tries to get `lacking.bytes` of a device's memory, which other users of it in this process hold now: idle pools
-    /// and other runtimes are asked to give some back. Gives up when nobody has given any back for `memory_wait`
-    /// seconds, or nobody else has held any since, and then tries to get `lacking.least_bytes`. Answered by
-    /// engine::Message::awaited, with 0 bytes where nobody gave any. One at a time for each memory. Not `patient`:
+    /// and other runtimes are asked to give some back. Gives up when none was given back for `memory_wait` seconds, or
+    /// no other user has held any since, and then tries to get `lacking.least_bytes`. Answered by
+    /// engine::Message::awaited, with 0 bytes if none was obtained. One at a time for each memory. Not `patient`:
     /// tries once.
     void await(memory::MemoryIndex memory, const memory::Lacking& lacking, bool patient);
     /// Gives about so much of a device's memory back that is free or can be evicted; `at_once`: without waiting for
@@ -69,7 +68,7 @@ class MemoryService {
     struct Figures {
         double pinning_seconds = 0;  ///< spent in touching and page-locking
         std::size_t pinned_bytes = 0;
-        std::size_t bounce_bytes = 0;           ///< of these outside the budget
+        std::size_t bounce_bytes = 0;           ///< in `pinned_bytes`, outside the budget
         std::uint64_t steps = 0;                ///< taken so far, of all memories
         std::uint64_t mappings = 0;             ///< pieces of device memory mapped or unmapped so far
         std::vector<std::size_t> device_bytes;  ///< by device: taken from the driver, offered to the heap or not
@@ -110,7 +109,7 @@ class MemoryService {
         std::size_t bytes = 0;
         std::promise<void>* done = nullptr;  ///< of a wish to trim
         bool patient = true;                 ///< of a wish to await
-        std::size_t least_bytes = 0;         ///< likewise
+        std::size_t least_bytes = 0;         ///< of a wish to await
         std::shared_ptr<Asked> asked{};      ///< of a wish to reclaim
     };
     struct Awaited {
@@ -187,8 +186,8 @@ class MemoryService {
     const void* runtime_;
     engine::Mailbox& mailbox_;
     memory::PerMemory<Memory> memories_;
-    Figures current_;  // of the thread
-    Step bounce_;      // likewise
+    Figures current_;  // used by the thread only
+    Step bounce_;      // used by the thread only
     engine::Lanes::Scratch scratch_;
     /// Out of the heap, and given back when the last users have passed.
     struct Leaving {

@@ -19,8 +19,8 @@
 
 namespace kmm::detail {
 
-/// `*kept`, or what `make` makes of it now. Nothing is locked meanwhile: two who ask at once may both make it, and
-/// one's stays.
+/// `*kept`, made by `make` if it is null. `make` runs without the lock: two threads may both make one, and the first is
+/// kept.
 template<typename Make>
 std::exception_ptr worded_once(locks::Mutex& mutex, std::exception_ptr* kept, Make&& make) {
     {

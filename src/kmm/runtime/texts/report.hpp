@@ -1,6 +1,6 @@
 // What a runtime counted, as numbers and for people.
 //
-// Owns: what is counted of copies between chunks and memory of the program. Everything is read at once
+// Owns: counters of copies between chunks and memory of the program. Everything is read at once
 // while nobody else has the baton, so that the numbers belong together; worded afterwards. Any thread.
 #pragma once
 

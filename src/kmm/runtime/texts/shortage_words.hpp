@@ -24,7 +24,7 @@ class ShortageWords;
 class Shortage final : public graph::Unworded {
   public:
     Shortage(const ShortageWords& words, const Platform& platform, const graph::Task& task);
-    /// Made once, by whoever asks first.
+    /// Made once, at the first request.
     std::exception_ptr words() const override;
     std::string as_cause(const std::exception_ptr& words) const override;
     bool is_logged() const noexcept override { return true; }
@@ -35,7 +35,7 @@ class Shortage final : public graph::Unworded {
         std::uint32_t chunk;
         graph::Box box;
         std::size_t rank;
-        std::size_t size_bytes;    ///< as they are taken
+        std::size_t size_bytes;    ///< rounded as allocated
         std::uint32_t num_pieces;  ///< of a temporary
     };
     struct Running {
@@ -70,8 +70,8 @@ class Shortage final : public graph::Unworded {
     mutable std::exception_ptr words_made_ KMM_GUARDED_BY(mutex_);
 };
 
-/// Of a task that found no memory either, while none had been freed since `first`: its text is one line that refers to
-/// the report of that one, which its error shares.
+/// Of a later task that found no memory, while none was freed since `first`: its text is one line that refers to the
+/// report of `first`, which both errors share.
 class SharedShortage final : public graph::Unworded {
   public:
     SharedShortage(const ShortageWords& words, const graph::Task& task, std::shared_ptr<const Shortage> first);
@@ -99,7 +99,7 @@ class ShortageWords {
     OutOfMemory error_of(const Shortage& shortage) const;
     /// `first`: the error of the shortage that is shared.
     OutOfMemory error_of(const SharedShortage& shortage, const OutOfMemory& first) const;
-    /// `text` of an error of the task without its name at the begin and the place of its submit at the end.
+    /// `text` of an error of the task, without its name at the start and the place of its submit at the end.
     std::string without_task(const graph::TaskTrace& task, const std::string& text) const;
     /// What could be done so that `wanted` bytes of this memory can be used. Only settings that would help are named.
     std::string memory_remedy(memory::MemoryIndex m, std::size_t wanted_bytes) const;

@@ -28,8 +28,8 @@ void add_running(Shortage& s, graph::TaskTable& table) {
 
 }  // namespace
 
-// Not again before a sixteenth of what is there has changed, so that thousands of tasks that fail one behind the other
-// do not each look at all. Figures are kept with the holders: a report's bytes are of one moment.
+// Cached until a sixteenth of the memory's replicas has changed, so that of thousands of tasks that fail in turn not
+// each one scans all of them. Counters are cached too: a report's bytes are of one moment.
 void Shortages::look_at_holders(const memory::Residency& r, memory::MemoryIndex m) {
     Known& known = known_[m];
     const std::uint64_t changes = r.ticks() - known.ticks;
@@ -58,7 +58,7 @@ std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, 
     auto s = std::make_shared<Shortage>(words_, platform_, task);
     s->refused = r.refused(m);
     s->host_refused = r.refused(memory::MemoryIndex::host());
-    // Where other programs hold the memory, what was got is all there is, whatever the limit says.
+    // If other programs hold the memory, the capacity obtained so far is the upper bound, not the limit.
     if (s->refused) s->usable_bytes = known.counters.capacity_bytes;
     s->in_use_bytes = known.counters.current_bytes;
     s->capacity_bytes = known.counters.capacity_bytes;
