@@ -62,7 +62,8 @@ class Program : public Stage {
     std::vector<Chunk*> held_;
 };
 
-/// Loads of all steps are ready at once; each step drops what it loaded and what it computed.
+/// Each step drops what it loaded and what it computed. All loads are ready at once; a step's computation waits for the
+/// host as well, which comes when nothing else is left to do.
 void run_pipeline(Program& s, std::size_t steps, std::size_t chunks, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     Array& sum = s.make_array(chunks);
@@ -75,17 +76,20 @@ void run_pipeline(Program& s, std::size_t steps, std::size_t chunks, std::uint64
         std::vector<TaskNumber> before(chunks);
         for (std::size_t c = 0; c < chunks; ++c)
             before[c] = s.run(TaskKind::kernel, gpu, {{&loaded.chunks[c], true, true}}).number;
-        for (std::size_t c = 0; c < chunks; ++c)
+        for (std::size_t c = 0; c < chunks; ++c) {
+            std::vector<TaskNumber> after{before[c]};
+            if (seed % 2 != 0) after.push_back(s.run(TaskKind::host, host, {}).number);
             before[c] = s.run(TaskKind::kernel, gpu,
-                              {{&loaded.chunks[c], false, false}, {&computed.chunks[c], true, true}}, {before[c]})
+                              {{&loaded.chunks[c], false, false}, {&computed.chunks[c], true, true}}, after)
                             .number;
+        }
         for (std::size_t c = 0; c < chunks; ++c)
             last[c] = s.run(TaskKind::kernel, gpu, {{&computed.chunks[c], false, false}, {&sum.chunks[c], true, false}},
                             {before[c], last[c]})
                           .number;
         s.drop(loaded);
         s.drop(computed);
-        if (seed == 0 || random() % 4 != 0) continue;
+        if (seed < 2 || random() % 4 != 0) continue;
         s.dispatch();
         for (std::size_t i = random() % 8; i != 0; --i) s.complete_one();
     }
@@ -105,7 +109,7 @@ TEST(Admission, a_pipeline_over_arrays_that_are_dropped_pushes_nothing_out_in_wh
             EXPECT_EQ(s.num_copies(), 0u) << seed;
             EXPECT_EQ(s.scheduler->residency().counters(gpu).evicted_bytes, 0u);
             EXPECT_TRUE(s.failures.empty());
-            EXPECT_EQ(s.ran.size(), chunks * (1 + 3 * steps));
+            EXPECT_EQ(s.scheduler->counters().kernels, chunks * (1 + 3 * steps));
         }
     }
 }
@@ -125,6 +129,33 @@ TEST(Admission, who_makes_content_ahead_of_its_turn_leaves_half_of_the_memory_an
     EXPECT_TRUE(s.scheduler->idle());
     EXPECT_TRUE(s.failures.empty());
     EXPECT_EQ(s.num_copies(), 0u);
+}
+
+TEST(Admission, no_more_is_made_ahead_than_leaves_room_for_those_who_come_before_until_it_has_gone) {
+    Program s({unit / 2, 4 * unit, 16 * unit});
+    Task& gate = s.run(TaskKind::host, host, {});
+    // But for one chunk in each memory 18 units can be had. The front needs one, and the program says that it holds 15.
+    s.held_bytes = 15 * unit;
+    Task& front = s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}}, {gate.number});
+    s.held_bytes = 0;
+    std::vector<Array*> made;
+    for (int i = 0; i < 6; ++i) {
+        made.push_back(&s.make_array(1));
+        s.run(TaskKind::kernel, gpu_1, {{&made.back()->chunks[0], true, true}});
+    }
+    s.dispatch();
+    EXPECT_EQ(s.num_kernels(), 2u);
+    for (int i = 0; i < 2; ++i) {
+        s.complete_one();
+        s.drop(*made[static_cast<std::size_t>(i)]);
+    }
+    s.dispatch();
+    EXPECT_EQ(s.num_kernels(), 4u);
+    EXPECT_FALSE(s.is_handed_out(front.number));
+    s.finish();
+    EXPECT_EQ(s.num_kernels(), 7u);
+    EXPECT_TRUE(s.failures.empty());
+    EXPECT_TRUE(s.scheduler->idle());
 }
 
 TEST(Admission, only_the_front_fails_for_memory_with_nothing_in_flight_and_those_behind_it_that_fit_go_on) {
@@ -149,13 +180,36 @@ TEST(Admission, only_the_front_fails_for_memory_with_nothing_in_flight_and_those
 }
 
 TEST(Admission, of_those_that_do_not_fit_the_first_in_the_order_of_submission_fails_first) {
-    Program s({unit, 2 * unit});
-    Array& large = s.make_array(6, 3 * unit);
-    std::vector<TaskNumber> order;
-    for (Chunk& c : large.chunks) order.push_back(s.run(TaskKind::kernel, gpu, {{&c, true, true}}).number);
+    for (const bool makes : {false, true}) {
+        Program s({64 * unit, 2 * unit});
+        Array& content = s.make_array(6, 3 * unit);
+        if (!makes)
+            for (Chunk& c : content.chunks) s.run(TaskKind::host, host, {{&c, true, true}});
+        s.finish();
+        s.waits_ended.clear();
+        std::vector<TaskNumber> order;
+        for (Chunk& c : content.chunks) order.push_back(s.run(TaskKind::kernel, gpu, {{&c, makes, makes}}).number);
+        s.finish();
+        EXPECT_EQ(s.failures.size(), content.chunks.size());
+        EXPECT_EQ(s.waits_ended, order);
+        EXPECT_TRUE(s.scheduler->idle());
+    }
+}
+
+TEST(Admission, the_front_fails_only_when_those_behind_it_have_tried_whose_end_may_leave_room_for_it) {
+    Program s({unit, 4 * unit});
+    Array& large = s.make_array(1, 3 * unit);
+    Array& small = s.make_array(1);
+    const TaskNumber maker = s.run(TaskKind::kernel, gpu, {{&large.chunks[0], true, true}}).number;
+    const TaskNumber on_host = s.run(TaskKind::host, host, {{&small.chunks[0], true, true}}).number;
     s.finish();
-    EXPECT_EQ(s.failures.size(), large.chunks.size());
-    EXPECT_EQ(s.waits_ended, order);
+    s.run(TaskKind::kernel, gpu, {{&s.make_array(1, 2 * unit).chunks[0], true, true}});
+    s.run(TaskKind::kernel, gpu, {{&large.chunks[0], false, false}, {&small.chunks[0], false, false}},
+          {maker, on_host});
+    s.drop(large);
+    s.drop(small);
+    s.finish();
+    EXPECT_TRUE(s.failures.empty());
     EXPECT_TRUE(s.scheduler->idle());
 }
 
