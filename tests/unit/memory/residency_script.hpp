@@ -41,12 +41,14 @@ class Script final : public Requests {
         std::vector<Fence> waits;
         Fence fence;
         Task* task;
+        std::uintptr_t source, destination;
     };
-    Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t, std::uintptr_t, const FenceSet& waits,
-               Task* task) override {
+    Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
+               const FenceSet& waits, Task* task) override {
         const rmm_test::Spared spared;
         const Fence fence{static_cast<LaneId>(100 + to.index()), ++position};
-        copies.push_back({&chunk, from, to, std::vector<Fence>(waits.begin(), waits.end()), fence, task});
+        copies.push_back(
+            {&chunk, from, to, std::vector<Fence>(waits.begin(), waits.end()), fence, task, source, destination});
         return fence;
     }
     struct Parts {
@@ -98,6 +100,13 @@ class Script final : public Requests {
         }
         return fence;
     }
+    struct Move {
+        std::uintptr_t source, destination;
+        std::size_t bytes;
+    };
+    void move_on_host(std::uintptr_t destination, std::uintptr_t source, std::size_t bytes) override {
+        moves.push_back({source, destination, bytes});
+    }
     void grow(MemoryIndex memory, std::size_t bytes) override {
         const rmm_test::Spared spared;
         growths.emplace_back(memory, bytes);
@@ -114,6 +123,7 @@ class Script final : public Requests {
     void unblocked(Task& task) override { woken.push_back(&task); }
 
     std::vector<Copy> copies;
+    std::vector<Move> moves;
     std::vector<Parts> parts;
     std::vector<Part> ghosts;
     std::vector<Gather> gathers;

@@ -42,7 +42,7 @@ inline constexpr std::size_t unit = 4096;
 inline constexpr MemoryIndex host = MemoryIndex::host();
 inline constexpr MemoryIndex gpu = MemoryIndex::of_device(0);
 
-class Stage final : public Outbox {
+class Stage : public Outbox {
   public:
     explicit Stage(PerMemory<std::size_t> limits, SchedulerOptions options = {}) {
         options.num_devices = static_cast<std::uint32_t>(limits.num_devices());
