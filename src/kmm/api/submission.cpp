@@ -365,6 +365,7 @@ void Submission::Draft::connect() {
         graph::drop_duplicates(t.predecessors);
     }
     if (any_temporary) {
+        if (tasks().back()->kind == TaskKind::join) tasks().back()->held_bytes = books().held().now();
         graph::UnorderedSet<TaskNumber> joins;
         for (Task* const t : tasks())
             for (const graph::Predecessor& p : t->predecessors) place_gather(p.number, t->number, joins);

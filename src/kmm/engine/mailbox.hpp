@@ -130,6 +130,8 @@ class Mailbox {
     virtual bool help_once() noexcept = 0;
     /// As `help`, on the scheduler's own thread, for a thread that has something else to do. Wakes it if it sleeps.
     virtual void leave_turn() noexcept = 0;
+    /// memory::Residency::take_bounce.
+    virtual graph::FenceSet take_back_bounce() { return {}; }
     /// Takes memory that was reported as grown back from the scheduler, if all of it is free; `*users` is what on a
     /// device still uses it. Waits for a turn of the scheduler.
     virtual bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,

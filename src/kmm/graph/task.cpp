@@ -108,10 +108,11 @@ void Task::recycle() noexcept {
     lane = LaneId::none;
     planned_at = 0;
     is_barrier = fills_temporary = for_snapshot = announced = false;
-    in_fetch_queue = blocked = waited_for_memory = enables = false;
+    in_fetch_queue = blocked = waited_for_memory = enables = is_unplaced = false;
     unpassed_fences = 0;
     missing_bytes = 0;
     moved_bytes = 0;
+    held_bytes = 0;
     last_when_queued = 0;
     waits_at_ready = 0;
     failure.reset();

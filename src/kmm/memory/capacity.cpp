@@ -409,6 +409,12 @@ graph::Vector<Residency::Shift> Residency::list_shifts(Space& space, std::size_t
     return shifts;
 }
 
+void Residency::set_bounce(std::uintptr_t address, std::size_t bytes) noexcept {
+    bounce_address_ = address;
+    bounce_bytes_ = bytes;
+    bounce_users_.clear();
+}
+
 std::size_t Residency::bounce_bytes_to_compact(MemoryIndex m) {
     Space& space = spaces_[m];
     std::size_t bytes = 0;
@@ -439,9 +445,14 @@ Fence Residency::shift(const Shift& shift, MemoryIndex m, const FenceSet& after)
 bool Residency::compact(MemoryIndex m) {
     Space& space = spaces_[m];
     if (space.heap.num_free_pieces() < 2) return false;
-    tell_again(space);
-    const graph::Vector<Shift> shifts = list_shifts(space, m.is_host() ? ~std::size_t{0} : bounce_bytes_);
-    space.heap.expect_frees(shifts.size());
+    graph::Vector<Shift> shifts;
+    try {
+        tell_again(space);
+        shifts = list_shifts(space, m.is_host() ? ~std::size_t{0} : bounce_bytes_);
+        space.heap.expect_frees(shifts.size());
+    } catch (const std::bad_alloc&) {
+        return false;  // and nothing has changed
+    }
     FenceSet last;
     for (const Shift& s : shifts) {
         Replica& r = *s.replica;
@@ -460,10 +471,11 @@ bool Residency::compact(MemoryIndex m) {
     space.heap.merge_all();
     for (const Shift& s : shifts) {
         Replica& r = *s.replica;
-        (void)space.heap.take(s.to, space.heap.round_up(r.chunk->block_bytes()));
+        if (!space.heap.take(s.to, space.heap.round_up(r.chunk->block_bytes()))) throw std::bad_alloc();
         r.set_block(s.to, r.chunk->first_aligned(s.to));
         forget_users(r);
         for (const Fence& f : last) add_user(r, Use::arrival, f);
+        notify(*r.chunk, m);
     }
     may_fit_again(space);
     host_has_changed();

@@ -39,7 +39,7 @@ enum class Placement : std::uint8_t {
 
 /// What may be evicted from a memory for a task that is placed there.
 enum class Room : std::uint8_t {
-    spare,     ///< clean chunks that no task needs
+    spare,     ///< clean chunks
     idle,      ///< chunks that no task needs
     as_usual,  ///< also chunks that tasks need later, if they can be saved in the memory below
     any,       ///< all chunks that are not pinned; dirty ones are saved in any memory with room

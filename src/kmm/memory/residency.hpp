@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "kmm/memory/advanced_lanes.hpp"
@@ -137,11 +138,9 @@ class Residency {
     /// moved by way of it, and stays if it does not fit. O(replicas * log replicas).
     std::size_t bounce_bytes_to_compact(MemoryIndex m);
     std::size_t bounce_bytes() const noexcept { return bounce_bytes_; }
-    void set_bounce(std::uintptr_t address, std::size_t bytes) noexcept {
-        bounce_address_ = address;
-        bounce_bytes_ = bytes;
-        bounce_users_.clear();
-    }
+    void set_bounce(std::uintptr_t address, std::size_t bytes) noexcept;
+    /// There is none any more; what on a device still uses it.
+    FenceSet take_bounce() noexcept { return bounce_bytes_ = 0, std::exchange(bounce_users_, {}); }
     /// What can be had of the memory: its limit, or what the driver gave where it refused more.
     std::size_t usable_bytes(MemoryIndex m) const noexcept {
         return refused(m) ? spaces_[m].counters.capacity_bytes : limit(m);
@@ -237,7 +236,7 @@ class Residency {
         bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
         VictimOrder victims;
         std::size_t idle_bytes = 0;   ///< of evictable replicas that no task needs
-        std::size_t spare_bytes = 0;  ///< of the clean ones among these
+        std::size_t spare_bytes = 0;  ///< of clean evictable replicas
         RecordSlabs<Victim, SystemMemory, record_slab_bytes> victim_records;  ///< with `indexed` one a replica
         RecordSlabs<Replica, SystemMemory, record_slab_bytes> replicas;       ///< all of this memory
         RecordSlabs<Ghosts, SystemMemory, record_slab_bytes> ghosts;

@@ -34,7 +34,8 @@ struct Victim {
     rmm::heap::tree_links<Victim> in_order;
     std::uint32_t priority = 0;  ///< of the tree
     std::uint16_t place_in_slab = 0;
-    bool indexed = false;  ///< it stands in the order
+    bool indexed = false;   ///< it stands in the order
+    bool is_spare = false;  ///< with `indexed`: nothing is lost when it leaves
 
     static Victim*& free_link(Victim& v) noexcept { return v.in_order.parent; }
     void recycle() noexcept { chunk = nullptr; }

@@ -13,15 +13,6 @@ using eviction::rank_parts;
 using eviction::rank_useless;
 constexpr std::uint64_t rank_never = ~0ull;
 
-/// Whether a victim of that rank may be evicted for a task with that room. Monotonic: false for all later ranks too.
-bool leaves_for(Room room, std::uint64_t rank) noexcept {
-    switch (room) {
-    case Room::spare: return rank <= eviction::rank_clean;
-    case Room::idle: return rank < eviction::rank_used;
-    default: return true;
-    }
-}
-
 }  // namespace
 
 /// Empty: it is the only copy, and there is nowhere to save it.
@@ -82,12 +73,11 @@ void Residency::unindex(Replica& replica) noexcept {
 
 void Residency::count_victim(const Victim& victim, MemoryIndex m, bool is_added) noexcept {
     Space& space = spaces_[m];
-    const bool is_spare = victim.rank <= eviction::rank_clean;
     // A dirty chunk on the host has no memory below to be saved in.
-    const bool is_idle = is_spare || (victim.rank == eviction::rank_dirty && m.is_device());
+    const bool is_idle = victim.rank <= eviction::rank_clean || (victim.rank == eviction::rank_dirty && m.is_device());
     const std::size_t bytes = space.heap.round_up(victim.chunk->block_bytes());
     if (is_idle) space.idle_bytes += is_added ? bytes : -bytes;
-    if (is_spare) space.spare_bytes += is_added ? bytes : -bytes;
+    if (victim.is_spare) space.spare_bytes += is_added ? bytes : -bytes;
 }
 
 void Residency::reindex_in_order(Replica& replica) {
@@ -100,16 +90,19 @@ void Residency::reindex_in_order(Replica& replica) {
     }
     const std::optional<MemoryIndex> below = Tiers::below(m);
     const bool has_place = below && chunk.replicas[*below].address != 0;
-    const bool placeless = rank != rank_useless && !has_place && !is_clean(chunk, m);
+    const bool is_spare = rank == rank_useless || is_clean(chunk, m);
+    const bool placeless = !has_place && !is_spare;
     const std::size_t place_bytes = placeless ? std::max<std::size_t>(1, chunk.block_bytes()) : 0;
     Victim& v = *replica.victim;
-    if (v.indexed && v.rank == rank && v.tick == replica.tick && v.place_bytes == place_bytes) return;
+    const bool is_same = v.rank == rank && v.tick == replica.tick && v.place_bytes == place_bytes;
+    if (v.indexed && is_same && v.is_spare == is_spare) return;
     unindex(replica);
     if (m.is_host() && place_bytes == 0) host_has_changed();
     v.rank = rank;
     v.tick = replica.tick;
     v.place_bytes = place_bytes;
     v.indexed = true;
+    v.is_spare = is_spare;
     spaces_[m].victims.insert(v);
     count_victim(v, m, true);
 }
@@ -269,7 +262,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
     // leaves it only for the front of the order.
     std::size_t too_large = m.is_device() ? host_refuses_from() : 1;
     const std::size_t elsewhere = room_ == Room::any ? largest_spare_room_beside(m) : 0;
-    too_large = std::max(too_large, elsewhere + 1);
+    too_large = room_ == Room::spare ? 1 : std::max(too_large, elsewhere + 1);
     bool host_growing = false;
     bool pins = false;
     VictimKey after{0, 0, nullptr};
@@ -278,8 +271,9 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         if (victim == nullptr) break;
         // The search for a place on the host may cost others their host copies, and their places in this order.
         after = VictimOrder::key_of(*victim);
-        if (!leaves_for(room_, victim->rank)) break;
+        if (room_ == Room::idle && victim->rank >= eviction::rank_used) break;
         if (room_ == Room::idle && victim->rank == rank_parts) continue;
+        if (room_ == Room::spare && !victim->is_spare) continue;
         const bool saves = victim->place_bytes != 0;
         Chunk& chunk = *after.chunk;
         ++space.counters.victims_tried;

@@ -188,9 +188,11 @@ graph::TaskNumber RuntimeCore::submit_join(const graph::Predecessors& predecesso
 
 void RuntimeCore::release_array(memory::Array* array) noexcept {
     if (driver::lost_in_fork()) return;  // nobody reads messages there, and a lock may be held for ever
-    books_.held().remove(array->held_bytes);
     listeners_.tell_dropped(*array);
+    const std::size_t held_bytes = array->held_bytes;
     turns_.release(*array);
+    // Afterwards: a task whose claim leaves the array out is behind its release in the queue.
+    books_.held().remove(held_bytes);
 }
 
 void RuntimeCore::trim() {

@@ -282,6 +282,11 @@ void SchedulerTurns::lost() noexcept {
     sleeper_.wake();
 }
 
+graph::FenceSet SchedulerTurns::take_back_bounce() {
+    return with_everything_read(
+        [](schedule::Scheduler& scheduler, Outgoing&) { return scheduler.residency().take_bounce(); });
+}
+
 bool SchedulerTurns::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                                graph::FenceSet* users) {
     // Arrays that were released just now are read of first.

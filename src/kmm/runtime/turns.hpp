@@ -61,6 +61,7 @@ class SchedulerTurns final : public engine::Mailbox {
     void help() noexcept override;
     bool help_once() noexcept override { return take_turn() && !message_queue_.empty(); }
     void leave_turn() noexcept override { sleeper_.wake(); }
+    graph::FenceSet take_back_bounce() override;
     bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes, graph::FenceSet* users) override;
     memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
                               std::size_t wanted_bytes, bool at_once) override;

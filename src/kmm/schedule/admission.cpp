@@ -33,20 +33,20 @@ void Admission::add(Task& task) {
 }
 
 void Admission::leave(Task& task, std::size_t made_bytes) {
+    if (closed_for_ == &task) closed_for_ = nullptr;
+    gives_way_ = false;  // what was placed may let go of memory
     if (!task.is_unplaced) return;
     task.is_unplaced = false;
     ahead_.placed(task.place(), made_bytes);
     Memory& m = memories_[task.memory];
     if (--m.num_unplaced == 0) m.largest_needed_bytes = 0;
     if (--num_unplaced_ == 0) largest_block_bytes_ = 0;
-    if (closed_for_ == &task) closed_for_ = nullptr;
-    gives_way_ = false;  // the task that was placed may release memory
 }
 
 void Admission::cancelled(Task& task) { leave(task, 0); }
 
 void Admission::placed(Task& task) {
-    if (is_front(task)) return leave(task, 0);
+    if (is_front(task) || !task.is_unplaced) return leave(task, 0);
     const std::size_t made_bytes = residency_.made_bytes(task);
     if (made_bytes != 0)
         for (const Access& a : task.accesses)
@@ -99,8 +99,9 @@ void Admission::hold_back(Task& task, bool found_none) {
 
 Task* Admission::take_held_back(MemoryIndex memory) {
     Memory& m = memories_[memory];
-    if (m.held_back.empty() || m.found_none) return nullptr;
+    if (m.held_back.empty()) return nullptr;
     Task* const first = m.held_back.begin()->second;
+    if (m.found_none && !is_front(*first)) return nullptr;
     if (!first->has_failed() && !room_for(*first)) return nullptr;
     m.held_back.erase(m.held_back.begin());
     return first;

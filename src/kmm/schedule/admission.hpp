@@ -60,6 +60,7 @@ class Admission {
     graph::Task* closed_for() const noexcept { return gives_way_ ? nullptr : closed_for_; }
     /// Nothing runs that could release memory: until a task is placed the others retry instead of the front.
     void give_way() noexcept { gives_way_ = true; }
+    void stop_giving_way() noexcept { gives_way_ = false; }
     bool gives_way(const graph::Task& task) const noexcept { return gives_way_ && closed_for_ == &task; }
 
     /// No handle of the array is left, and no task uses it. O(chunks that were touched) while any content is ahead of

@@ -43,7 +43,7 @@ void Scheduler::try_issue(Task& task) {
     case Placement::full:
     case Placement::lacks:
         if (*room == memory::Room::idle) return admission_.hold_back(task, true);
-        if (*room == memory::Room::any && placement != Placement::lacks) admission_.close_for(task);
+        if (*room == memory::Room::any && task.is_unplaced && placement != Placement::lacks) admission_.close_for(task);
         task.blocked = true;
         ++num_blocked_;
         ++counters_.memory_waits;
@@ -56,7 +56,7 @@ void Scheduler::try_issue(Task& task) {
     }
     admission_.placed(task);
     end_memory_wait(task);
-    ++num_issued_;
+    has_progressed();
     ++in_flight_;
     ++q.in_flight;
     switch (task.kind) {

@@ -87,6 +87,7 @@ void Scheduler::bounce_came(std::uintptr_t address, std::size_t bytes) {
 
 void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     --in_flight_;
+    if (bytes != 0) may_fit_now();
     residency_.grown(memory, address, bytes, sealed);
     retry_all();
 }
@@ -118,6 +119,7 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
     graph::TaskList tasks;
     tasks.swap(q.lacking);
     if (bytes != 0) {
+        may_fit_now();
         q.timed_out = 0;
         residency_.awaited(memory, address, bytes, sealed);
         // The oldest, before tasks that need less take it away.
@@ -173,7 +175,6 @@ bool Scheduler::wait_in_vain() {
         return true;
     case Tried::others: break;
     }
-    tried_ = Tried::nothing;
     return fail_front();
 }
 
@@ -200,26 +201,29 @@ bool Scheduler::compact() {
     return any;
 }
 
-void Scheduler::try_front() {
+/// False: it is in no list of ready tasks that miss memory.
+bool Scheduler::try_front() {
     for (Queue& q : queues_) {
         if (q.by_age.empty()) continue;
         Task& first = *q.by_age.begin()->second;
         if (!admission_.is_front(first)) continue;
         leave_fetch(first);
-        return try_issue(first);
+        try_issue(first);
+        return true;
     }
+    return false;
 }
 
-/// The first blocked task in the order of submission fails. False: there is none.
+/// False: it is not blocked, or memory of others in the process may still come.
 bool Scheduler::fail_front() {
     Task* first = nullptr;
     for (Queue& q : queues_) {
-        if (q.waits) continue;
+        if (q.waits) return false;
         num_steps_ += q.blocked.size();
         for (Task* t : q.blocked)
             if (first == nullptr || t->place() < first->place()) first = t;
     }
-    if (first == nullptr) return false;
+    if (first == nullptr || !admission_.is_front(*first)) return try_front();
     auto& blocked = queues_[first->memory].blocked;
     blocked.erase(std::find(blocked.begin(), blocked.end(), first));
     fail_for_memory(*first);

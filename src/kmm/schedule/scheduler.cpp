@@ -171,13 +171,7 @@ void Scheduler::dispatch() {
             for (const MemoryIndex m : queues_.memories()) dispatch_memory(m);
         }
         run_steps();
-        if (num_issued_ != before) {
-            tried_ = Tried::nothing;
-            num_compactions_ = 0;
-            bounce_refused_ = false;
-        } else if (in_flight_ != 0 || !wait_in_vain()) {
-            break;
-        }
+        if (num_issued_ == before && (in_flight_ != 0 || !wait_in_vain())) break;
     }
     recycle_finished();
 }

@@ -270,7 +270,18 @@ class Scheduler final : private memory::Requests {
     void drop_user(memory::Array& array, std::uint64_t users);
     bool wait_in_vain();
     bool compact();
-    void try_front();
+    bool try_front();
+    /// What was tried in vain may succeed now.
+    void may_fit_now() noexcept {
+        tried_ = Tried::nothing;
+        num_compactions_ = 0;
+        bounce_refused_ = false;
+        admission_.stop_giving_way();
+    }
+    void has_progressed() noexcept {
+        ++num_issued_;
+        may_fit_now();
+    }
     bool fail_front();
     void fail_for_memory(Task& task);
     bool stand_aside(Task& task);

@@ -163,7 +163,7 @@ void Scheduler::cancel(Task& task) {
         if (a.chunk != nullptr && a.first_of_chunk)
             residency_.remove_next_use(*a.chunk, memory::Residency::use_of(task, a));
     task.state.store(TaskState::executed, std::memory_order_relaxed);
-    ++num_issued_;
+    has_progressed();
     if (task.failure == nullptr) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
     if (!task.announced) announce(task);
     if (task.unsettled_predecessors == 0) steps_.push_back({Step::What::settle, &task});
@@ -257,6 +257,7 @@ void Scheduler::release(memory::Array& array) {
     array.released = true;
     if (array.users != 0) residency_.released(array);
     drop_user(array, 0);
+    may_fit_now();
     retry_all();
 }
 
