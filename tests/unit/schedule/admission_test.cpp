@@ -292,6 +292,39 @@ TEST(Admission, the_working_set_of_the_front_is_moved_together_where_it_lies_in_
     EXPECT_TRUE(s.scheduler->idle());
 }
 
+/// Two devices and a host that are full of content, and tasks that each need more than any memory has left, by turns.
+std::uint64_t steps_in_vain(std::size_t num_tasks) {
+    Program s({2 * unit, 4 * unit, 4 * unit});
+    Array& content = s.make_array(10);
+    std::vector<TaskNumber> made;
+    for (std::size_t c = 0; c < 10; ++c) {
+        const MemoryIndex m = c < 4 ? gpu : c < 8 ? gpu_1 : host;
+        const TaskKind kind = m.is_host() ? TaskKind::host : TaskKind::kernel;
+        made.push_back(s.run(kind, m, {{&content.chunks[c], true, true}}).number);
+    }
+    s.finish();
+    EXPECT_TRUE(s.failures.empty());
+    Array& more = s.make_array(num_tasks);
+    for (std::size_t i = 0; i < num_tasks; ++i) {
+        // Half of them only read what does not fit beside the rest.
+        std::vector<Stage::Use> uses{{&content.chunks[i % 10], false, false},
+                                     {&content.chunks[(i + 5) % 10], false, false}};
+        if (i % 2 == 0) uses.push_back({&more.chunks[i], true, true});
+        s.run(TaskKind::kernel, i % 3 == 0 ? gpu : gpu_1, uses);
+    }
+    s.finish();
+    EXPECT_TRUE(s.scheduler->idle());
+    EXPECT_GE(s.failures.size(), num_tasks / 2);
+    EXPECT_LE(s.num_copies(), 8 * num_tasks);
+    return s.scheduler->num_steps();
+}
+
+TEST(Admission, tasks_that_wait_in_vain_end_after_steps_in_proportion_to_their_number) {
+    const auto once = static_cast<double>(steps_in_vain(500));
+    const auto twice = static_cast<double>(steps_in_vain(1000));
+    EXPECT_LE(twice, 2.3 * once);
+}
+
 /// Programs of chunks of one size on a host and two devices, of which arrays are dropped at random.
 struct RandomProgram {
     std::size_t num_submitted = 0, num_failed = 0, num_copies = 0;
