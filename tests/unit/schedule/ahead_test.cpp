@@ -198,7 +198,7 @@ TEST(Ahead, a_random_course_is_as_in_a_list_of_all_tasks) {
 
 /// `steps_for(n)` and twice as many.
 template<typename StepsFor>
-void expect_in_proportion(StepsFor steps_for) {
+void expect_steps_in_proportion(StepsFor steps_for) {
     constexpr Place many = 4000;
     const auto once = static_cast<double>(steps_for(many));
     const auto twice = static_cast<double>(steps_for(2 * many));
@@ -207,7 +207,7 @@ void expect_in_proportion(StepsFor steps_for) {
 }
 
 TEST(Ahead, all_that_wait_may_ask_after_each_that_is_placed_at_a_cost_in_proportion) {
-    expect_in_proportion([](Place count) {
+    expect_steps_in_proportion([](Place count) {
         Ahead ahead;
         for (Place p = 1; p <= count; ++p) ahead.add(p, p % 17);
         for (Place p = 1; p <= count; ++p) {
@@ -220,7 +220,7 @@ TEST(Ahead, all_that_wait_may_ask_after_each_that_is_placed_at_a_cost_in_proport
 }
 
 TEST(Ahead, content_is_made_from_behind_at_a_cost_in_proportion) {
-    expect_in_proportion([](Place count) {
+    expect_steps_in_proportion([](Place count) {
         Ahead ahead;
         for (Place p = 1; p <= count; ++p) ahead.add(p, 1);
         for (Place p = count; p >= 1; --p) {
