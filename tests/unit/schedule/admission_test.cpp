@@ -252,6 +252,44 @@ TEST(Admission, the_front_pushes_content_from_one_device_to_another_where_the_ho
     EXPECT_TRUE(s.scheduler->idle());
 }
 
+TEST(Admission, each_front_is_tried_before_one_behind_it_fails_that_is_refused_room_meanwhile) {
+    Program s({unit, 3 * unit, 16 * unit});
+    Array& on_host = s.make_array(1);
+    Array& on_gpu = s.make_array(3);
+    Array& beside = s.make_array(2, 2 * unit);
+    s.run(TaskKind::host, host, {{&on_host.chunks[0], true, true}});
+    for (Chunk& c : on_gpu.chunks) s.run(TaskKind::kernel, gpu, {{&c, true, true}});
+    for (Chunk& c : beside.chunks) s.run(TaskKind::kernel, gpu_1, {{&c, true, true}});
+    // There is room beside the device that nobody has to ask a driver for.
+    Array& dropped = s.make_array(1, 8 * unit);
+    s.run(TaskKind::kernel, gpu_1, {{&dropped.chunks[0], true, true}});
+    s.finish();
+    s.drop(dropped);
+    // Two tasks that push something out, and behind them one that needs less and is tried first, each time in vain.
+    for (Chunk& c : beside.chunks) s.run(TaskKind::kernel, gpu, {{&c, true, false}});
+    s.run(TaskKind::kernel, gpu, {{&on_host.chunks[0], false, false}});
+    s.finish();
+    EXPECT_TRUE(s.failures.empty());
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
+TEST(Admission, for_the_front_copies_of_its_own_chunks_that_are_out_of_date_leave_other_memories) {
+    Program s({4 * unit, 5 * unit, 4 * unit});
+    Array& x = s.make_array(4);
+    for (Chunk& c : x.chunks) s.run(TaskKind::host, host, {{&c, true, true}});
+    s.finish();
+    for (Chunk& c : x.chunks) s.run(TaskKind::kernel, gpu_1, {{&c, true, false}});
+    s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}});
+    s.finish();
+    // It holds 5 units and needs 5, and 13 units, but for one in each memory, are there.
+    std::vector<Stage::Use> uses{{&s.make_array(1).chunks[0], true, true}};
+    for (Chunk& c : x.chunks) uses.push_back({&c, false, false});
+    s.run(TaskKind::kernel, gpu, uses);
+    s.finish();
+    EXPECT_TRUE(s.failures.empty());
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
 TEST(Admission, while_the_front_is_refused_room_no_other_task_is_given_any) {
     Program s({64 * unit, 4 * unit});
     Array& on_host = s.make_array(1);
