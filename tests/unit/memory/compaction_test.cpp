@@ -185,6 +185,24 @@ TEST_F(Compaction, the_next_user_of_the_bounce_buffer_waits_until_it_is_empty) {
     for (std::size_t i = 1; i < 4; ++i) EXPECT_TRUE(waits_for(script_.copies[i], script_.copies[i - 1]));
 }
 
+TEST_F(Compaction, devices_that_are_moved_together_at_the_same_time_take_turns_with_the_bounce_buffer) {
+    start({100 * unit, 4 * unit, 4 * unit});
+    for (const MemoryIndex m : {gpu, gpu_1}) {
+        residency_->grown(m, base_[m], 4 * unit);
+        Chunk& a = make(1, m);
+        Chunk& b = make(2, m);
+        ASSERT_EQ(b.replicas[m].address, base_[m] + unit);
+        drop(a);
+    }
+    all_done();
+    residency_->set_bounce(bounce, 2 * unit);
+    ASSERT_TRUE(residency_->compact(gpu));
+    ASSERT_TRUE(residency_->compact(gpu_1));
+    ASSERT_EQ(script_.copies.size(), 4u);
+    EXPECT_EQ(script_.copies[2].destination, bounce);
+    EXPECT_TRUE(waits_for(script_.copies[2], script_.copies[1]));
+}
+
 TEST_F(Compaction, regions_that_are_sealed_are_moved_together_each_for_itself) {
     for (const bool sealed : {false, true}) {
         arrays_.clear();

@@ -252,6 +252,44 @@ TEST(Admission, the_front_pushes_content_from_one_device_to_another_where_the_ho
     EXPECT_TRUE(s.scheduler->idle());
 }
 
+TEST(Admission, each_front_is_tried_before_one_behind_it_fails_that_is_refused_room_meanwhile) {
+    Program s({unit, 3 * unit, 16 * unit});
+    Array& on_host = s.make_array(1);
+    Array& on_gpu = s.make_array(3);
+    Array& beside = s.make_array(2, 2 * unit);
+    s.run(TaskKind::host, host, {{&on_host.chunks[0], true, true}});
+    for (Chunk& c : on_gpu.chunks) s.run(TaskKind::kernel, gpu, {{&c, true, true}});
+    for (Chunk& c : beside.chunks) s.run(TaskKind::kernel, gpu_1, {{&c, true, true}});
+    // There is room beside the device that nobody has to ask a driver for.
+    Array& dropped = s.make_array(1, 8 * unit);
+    s.run(TaskKind::kernel, gpu_1, {{&dropped.chunks[0], true, true}});
+    s.finish();
+    s.drop(dropped);
+    // Two tasks that push something out, and behind them one that needs less and is tried first, each time in vain.
+    for (Chunk& c : beside.chunks) s.run(TaskKind::kernel, gpu, {{&c, true, false}});
+    s.run(TaskKind::kernel, gpu, {{&on_host.chunks[0], false, false}});
+    s.finish();
+    EXPECT_TRUE(s.failures.empty());
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
+TEST(Admission, for_the_front_copies_of_its_own_chunks_that_are_out_of_date_leave_other_memories) {
+    Program s({4 * unit, 5 * unit, 4 * unit});
+    Array& x = s.make_array(4);
+    for (Chunk& c : x.chunks) s.run(TaskKind::host, host, {{&c, true, true}});
+    s.finish();
+    for (Chunk& c : x.chunks) s.run(TaskKind::kernel, gpu_1, {{&c, true, false}});
+    s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}});
+    s.finish();
+    // It holds 5 units and needs 5, and 13 units, but for one in each memory, are there.
+    std::vector<Stage::Use> uses{{&s.make_array(1).chunks[0], true, true}};
+    for (Chunk& c : x.chunks) uses.push_back({&c, false, false});
+    s.run(TaskKind::kernel, gpu, uses);
+    s.finish();
+    EXPECT_TRUE(s.failures.empty());
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
 TEST(Admission, while_the_front_is_refused_room_no_other_task_is_given_any) {
     Program s({64 * unit, 4 * unit});
     Array& on_host = s.make_array(1);
@@ -290,6 +328,39 @@ TEST(Admission, the_working_set_of_the_front_is_moved_together_where_it_lies_in_
     EXPECT_TRUE(s.failures.empty());
     EXPECT_EQ(s.copies(gpu, gpu), 3u);
     EXPECT_TRUE(s.scheduler->idle());
+}
+
+/// Two devices and a host that are full of content, and tasks that each need more than any memory has left, by turns.
+std::uint64_t steps_in_vain(std::size_t num_tasks) {
+    Program s({2 * unit, 4 * unit, 4 * unit});
+    Array& content = s.make_array(10);
+    std::vector<TaskNumber> made;
+    for (std::size_t c = 0; c < 10; ++c) {
+        const MemoryIndex m = c < 4 ? gpu : c < 8 ? gpu_1 : host;
+        const TaskKind kind = m.is_host() ? TaskKind::host : TaskKind::kernel;
+        made.push_back(s.run(kind, m, {{&content.chunks[c], true, true}}).number);
+    }
+    s.finish();
+    EXPECT_TRUE(s.failures.empty());
+    Array& more = s.make_array(num_tasks);
+    for (std::size_t i = 0; i < num_tasks; ++i) {
+        // Half of them only read what does not fit beside the rest.
+        std::vector<Stage::Use> uses{{&content.chunks[i % 10], false, false},
+                                     {&content.chunks[(i + 5) % 10], false, false}};
+        if (i % 2 == 0) uses.push_back({&more.chunks[i], true, true});
+        s.run(TaskKind::kernel, i % 3 == 0 ? gpu : gpu_1, uses);
+    }
+    s.finish();
+    EXPECT_TRUE(s.scheduler->idle());
+    EXPECT_GE(s.failures.size(), num_tasks / 2);
+    EXPECT_LE(s.num_copies(), 8 * num_tasks);
+    return s.scheduler->num_steps();
+}
+
+TEST(Admission, tasks_that_wait_in_vain_end_after_steps_in_proportion_to_their_number) {
+    const auto once = static_cast<double>(steps_in_vain(500));
+    const auto twice = static_cast<double>(steps_in_vain(1000));
+    EXPECT_LE(twice, 2.3 * once);
 }
 
 /// Programs of chunks of one size on a host and two devices, of which arrays are dropped at random.

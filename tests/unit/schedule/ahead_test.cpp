@@ -99,6 +99,20 @@ TEST(Ahead, what_was_made_ahead_is_forgotten_when_the_front_passes_who_made_it) 
     EXPECT_TRUE(ahead.is_front(5));
 }
 
+TEST(Ahead, late_helpers_do_not_carry_the_front_past_tasks_that_are_still_to_come) {
+    Ahead ahead;
+    ahead.add(4, 1);
+    ahead.placed(4, 0);
+    for (int i = 0; i < 3; ++i) {
+        ahead.add(2, 1);
+        ahead.placed(2, 0);
+    }
+    for (const Place p : {5, 6, 7}) ahead.add(p, 1);
+    EXPECT_TRUE(ahead.is_front(5));
+    EXPECT_FALSE(ahead.is_front(6));
+    EXPECT_FALSE(ahead.is_front(7));
+}
+
 /// All tasks in one list, and sums over it.
 struct Naive {
     struct Entry {
@@ -196,6 +210,16 @@ TEST(Ahead, a_random_course_is_as_in_a_list_of_all_tasks) {
     }
 }
 
+TEST(Ahead, who_asks_later_does_not_take_the_right_from_who_is_before_it) {
+    Ahead ahead;
+    ahead.add(1, 10);
+    ahead.add(2, 10);
+    ahead.add(3, 100);
+    ahead.add(4, 10);
+    EXPECT_FALSE(ahead.may_make(4, 1, 100)) << "the third takes all";
+    EXPECT_TRUE(ahead.may_make(2, 90, 100)) << "the third is not before the second";
+}
+
 /// `steps_for(n)` and twice as many.
 template<typename StepsFor>
 void expect_steps_in_proportion(StepsFor steps_for) {
@@ -228,6 +252,20 @@ TEST(Ahead, content_is_made_from_behind_at_a_cost_in_proportion) {
             ahead.placed(p, 1);
         }
         EXPECT_EQ(ahead.made_bytes(), 0u);
+        return ahead.num_steps();
+    });
+}
+
+TEST(Ahead, helpers_that_come_late_cost_in_proportion) {
+    expect_steps_in_proportion([](Place count) {
+        Ahead ahead;
+        for (Place p = 1; p <= count; ++p) ahead.add(p, 1);
+        ahead.placed(1, 0);
+        for (Place p = 1; p <= count; ++p) {
+            EXPECT_TRUE(ahead.may_make(count, 1, 1000));
+            ahead.add(1, 1);
+            ahead.placed(1, 0);
+        }
         return ahead.num_steps();
     });
 }

@@ -93,7 +93,12 @@ class Stage : public Outbox {
     /// Lets the scheduler issue, with all the memory that it asks for.
     void dispatch() {
         scheduler->dispatch();
-        while (!growths.empty()) {
+        while (!growths.empty() || bounce_asked != 0) {
+            if (bounce_asked != 0) {
+                scheduler->bounce_came(std::uintptr_t{77} << 40, std::exchange(bounce_asked, 0));
+                scheduler->dispatch();
+                continue;
+            }
             const auto [memory, bytes] = growths.back();
             growths.pop_back();
             if (bytes > driver_has) {
@@ -156,6 +161,10 @@ class Stage : public Outbox {
     void launch(std::uint32_t, Task& t) override { launches.push_back(&t); }
     void run_on_host(Task& t) override { on_host.push_back(&t); }
     void grow(MemoryIndex memory, std::size_t bytes) override { growths.emplace_back(memory, bytes); }
+    bool ask_for_bounce(std::size_t bytes) override {
+        if (has_bounce) bounce_asked = bytes;
+        return has_bounce;
+    }
     bool await_memory(MemoryIndex, const kmm::memory::Lacking& lacking, bool patient) override {
         waits.emplace_back(lacking.bytes, patient);
         return true;
@@ -198,6 +207,8 @@ class Stage : public Outbox {
     std::vector<Task*> on_host;
     std::vector<std::pair<MemoryIndex, std::size_t>> growths;
     std::size_t driver_has = ~std::size_t{0};  ///< for the devices
+    bool has_bounce = false;       ///< memory outside the budget by way of which content changes its place
+    std::size_t bounce_asked = 0;  ///< of it, and not given yet
     std::vector<std::pair<std::size_t, bool>> waits;
     std::map<TaskNumber, std::shared_ptr<Failure>> failures;
     std::map<LaneId, kmm::graph::Position> completed;
