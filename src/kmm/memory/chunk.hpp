@@ -42,6 +42,7 @@ struct Chunk {
     /// Place in the order of the first task that was placed to make its content; 0: none was, or it was the front
     /// (schedule::Ahead).
     std::uint64_t made_at : 56;
+    static constexpr std::uint64_t most_made_at = (std::uint64_t{1} << 56) - 1;  // a task's number has 48 bits
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
     // Ticks of residency's clock, to tell after a failed copy what came before it.
@@ -53,9 +54,9 @@ struct Chunk {
     std::uint64_t parts_version = 0;
     std::uint64_t evicted_from = 0;  ///< a bit for each memory (was_evicted_from)
 
-    Chunk() noexcept : alignment_log2(log2_of(heap_alignment)), made_at(0) {}
+    Chunk() noexcept : alignment_log2(log2_of(heap_alignment) & 0xff), made_at(0) {}
     Chunk(Array& of, std::uint32_t number, std::size_t size, std::size_t aligned_to) noexcept
-        : array(&of), index(number), size_bytes(size), alignment_log2(log2_of(aligned_to)), made_at(0) {}
+        : array(&of), index(number), size_bytes(size), alignment_log2(log2_of(aligned_to) & 0xff), made_at(0) {}
 
     bool is_in_parts() const noexcept { return version != 0 && parts_version == version; }
     /// Whether the version was evicted from there and has not come back: fetching it again is thrash. It is not counted

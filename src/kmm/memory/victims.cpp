@@ -12,6 +12,7 @@ namespace {
 using eviction::rank_parts;
 using eviction::rank_useless;
 constexpr std::uint64_t rank_never = ~0ull;
+constexpr std::uint64_t is_being_saved = ~0ull;  // Chunk::hold, while a place for it is looked for
 
 }  // namespace
 
@@ -148,7 +149,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
 Residency::Found Residency::find_place_to_save(Chunk& chunk, MemoryIndex m, MemoryIndex* to) {
     Found found = Found::none;
     // The chunk that is being saved must not be a victim of the search for its own place.
-    const std::uint64_t held = std::exchange(chunk.hold, ~0ull);
+    const std::uint64_t held = std::exchange(chunk.hold, is_being_saved);
     if (const std::optional<MemoryIndex> below = Tiers::below(m)) {
         *to = *below;
         const Replica* const h = chunk.replicas.find(*below);
@@ -277,7 +278,10 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         const bool saves = victim->place_bytes != 0;
         Chunk& chunk = *after.chunk;
         ++space.counters.victims_tried;
-        if (chunk.hold != 0) {
+        // The front's own chunks leave other memories than its own where another copy is valid.
+        const bool is_of_front = room_ == Room::any || room_ == Room::spare;
+        const bool leaves_other = is_of_front && m != placed_in_ && victim->is_spare && chunk.hold != is_being_saved;
+        if (chunk.hold != 0 && !leaves_other) {
             passed_over_held_ = true;
             continue;
         }

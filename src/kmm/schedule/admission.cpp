@@ -51,7 +51,7 @@ void Admission::placed(Task& task) {
     if (made_bytes != 0)
         for (const Access& a : task.accesses)
             if (a.chunk != nullptr && a.first_of_chunk && a.writes_chunk && a.chunk->version == 0)
-                a.chunk->made_at = task.place();
+                a.chunk->made_at = task.place() & memory::Chunk::most_made_at;
     leave(task, made_bytes);
 }
 

@@ -25,10 +25,16 @@ class Ahead {
   public:
     using Place = graph::TaskNumber;
 
-    /// A task at `place` is not placed yet. In the order of submission; a late one counts at the front. Amortised O(1).
+    /// A task at `place` is not placed yet. In the order of submission; a late one, behind which the front is already,
+    /// is at the front too, and keeps it from going on. Amortised O(1).
     void add(Place place, std::size_t claim_bytes) {
-        if (entries_.empty()) front_ = std::max(front_, place);
-        const std::size_t index = place <= front_ ? 0 : static_cast<std::size_t>(place - front_);
+        ++num_steps_;
+        if (place < front_) {
+            largest_late_ = num_late_++ == 0 ? claim_bytes : std::max(largest_late_, claim_bytes);
+            return;
+        }
+        if (entries_.empty() && num_late_ == 0) front_ = place;
+        const auto index = static_cast<std::size_t>(place - front_);
         if (entries_.size() <= index) entries_.resize(index + 1);
         Entry& entry = entries_[index];
         ++entry.num_unplaced;
@@ -38,21 +44,25 @@ class Ahead {
     /// No task before it waits for its memory.
     bool is_front(Place place) const noexcept { return place <= front_; }
     /// Whether a task at `place` may make `bytes` of content ahead of its turn, with `capacity_bytes` of memory in all.
-    /// Amortised O(1).
+    /// Amortised O(1). May be false although it fits, where a task behind `place` was asked about before.
     bool may_make(Place place, std::size_t bytes, std::size_t capacity_bytes) {
-        const std::size_t others = largest_claim_before(place);
+        const std::size_t others = std::max(largest_claim_before(place), num_late_ != 0 ? largest_late_ : 0);
         return others <= capacity_bytes && made_bytes_ <= capacity_bytes - others &&
                bytes <= capacity_bytes - others - made_bytes_;
     }
     /// A task at `place` is placed, and makes `bytes` of content. O(log tasks that made content ahead), amortised.
     void placed(Place place, std::size_t bytes) {
-        const std::size_t index = place <= front_ ? 0 : static_cast<std::size_t>(place - front_);
+        if (place < front_) {
+            if (--num_late_ == 0) advance();
+            return;
+        }
+        const auto index = static_cast<std::size_t>(place - front_);
         --entries_[index].num_unplaced;
         if (index != 0 && bytes != 0) {
             made_[place] += bytes;
             made_bytes_ += bytes;
         }
-        if (index == 0) advance();
+        if (index == 0 && num_late_ == 0) advance();
     }
     /// Content that a task at `place` made was freed. O(log tasks that made content ahead).
     void gone(Place place, std::size_t bytes) noexcept {
@@ -111,6 +121,8 @@ class Ahead {
     /// Monotonic queue of the claims from the front on and before `asked_end_`: the first is the largest.
     graph::Deque<std::pair<Place, std::size_t>> largest_;
     Place asked_end_ = 0;
+    std::uint64_t num_late_ = 0;           ///< tasks before the front that came late and are not placed
+    std::size_t largest_late_ = 0;         ///< claim of one of these, since there was none
     graph::Map<Place, std::size_t> made_;  ///< live bytes, by the place of the task that made them
     std::size_t made_bytes_ = 0;           ///< their sum
     std::uint64_t num_steps_ = 0;

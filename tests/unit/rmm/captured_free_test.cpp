@@ -26,8 +26,8 @@ using namespace rmm;
 using namespace kmm::driver;
 using rmm_test::foreign_stream;
 
-Driver& driver() { return rmm_test::driver(); }
-StreamHandle handle(cuda_stream_view stream) { return {stream.value()}; }
+Driver& the_driver() { return rmm_test::driver(); }
+StreamHandle handle_of(cuda_stream_view stream) { return {stream.value()}; }
 
 constexpr std::size_t block_bytes = 64 * KiB;
 
@@ -44,29 +44,29 @@ class CapturedFree : public ::testing::TestWithParam<resource_kind> {
             GTEST_SKIP() << "this device does not reach pageable memory";
         resource = GetParam().make();
         block = resource->allocate(block_bytes, stream.view());
-        ASSERT_TRUE(driver().allocate_pinned(4, &out).ok());
+        ASSERT_TRUE(the_driver().allocate_pinned(4, &out).ok());
     }
     void TearDown() override {
         if (out != nullptr) {
-            EXPECT_TRUE(driver().free_pinned(out).ok());
+            EXPECT_TRUE(the_driver().free_pinned(out).ok());
         }
     }
     /// Fills the block, copies a word of it to `out`, and frees the block.
     void use_and_free() {
         const std::uint32_t value = 42;
-        ASSERT_TRUE(driver().fill(block, &value, 4, block_bytes / 4, handle(stream.view())).ok());
-        ASSERT_TRUE(driver().copy(out, static_cast<char*>(block) + block_bytes - 4, 4, handle(stream.view())).ok());
+        ASSERT_TRUE(the_driver().fill(block, &value, 4, block_bytes / 4, handle_of(stream.view())).ok());
+        ASSERT_TRUE(the_driver().copy(out, static_cast<char*>(block) + block_bytes - 4, 4, handle_of(stream.view())).ok());
         resource->deallocate(block, block_bytes, stream.view());
     }
     void capture() {
-        ASSERT_TRUE(driver().begin_capture(handle(stream.view()), CaptureMode::global).ok());
+        ASSERT_TRUE(the_driver().begin_capture(handle_of(stream.view()), CaptureMode::global).ok());
         use_and_free();
-        ASSERT_TRUE(driver().end_capture(handle(stream.view()), &graph).ok());
+        ASSERT_TRUE(the_driver().end_capture(handle_of(stream.view()), &graph).ok());
     }
     void expect_replay(GraphExecHandle exec) {
         std::memset(out, 0, 4);
-        ASSERT_TRUE(driver().launch_graph(exec, handle(stream.view())).ok());
-        ASSERT_TRUE(driver().synchronize_stream(handle(stream.view())).ok());
+        ASSERT_TRUE(the_driver().launch_graph(exec, handle_of(stream.view())).ok());
+        ASSERT_TRUE(the_driver().synchronize_stream(handle_of(stream.view())).ok());
         std::uint32_t found = 0;
         std::memcpy(&found, out, 4);
         EXPECT_EQ(found, 42u);
@@ -74,8 +74,8 @@ class CapturedFree : public ::testing::TestWithParam<resource_kind> {
     /// Of blocks that the driver has allocated.
     bool is_there() {
         PointerInfo info;
-        const bool known = driver().pointer_info(block, &info).ok();
-        if (!known) (void)driver().take_last_error();
+        const bool known = the_driver().pointer_info(block, &info).ok();
+        if (!known) (void)the_driver().take_last_error();
         return known && info.kind != MemoryKind::pageable;
     }
     /// What frees the blocks whose graphs have ended.
@@ -113,28 +113,28 @@ TEST_P(CapturedFree, the_block_lives_as_long_as_graph_and_executable) {
     capture();
     use_resource();
     GraphExecHandle exec;
-    ASSERT_TRUE(driver().instantiate(graph, &exec).ok());
+    ASSERT_TRUE(the_driver().instantiate(graph, &exec).ok());
     expect_replay(exec);
-    ASSERT_TRUE(driver().destroy_graph(graph).ok());
+    ASSERT_TRUE(the_driver().destroy_graph(graph).ok());
     use_resource();
     expect_replay(exec);
-    ASSERT_TRUE(driver().destroy_exec(exec).ok());
+    ASSERT_TRUE(the_driver().destroy_exec(exec).ok());
     expect_it_goes();
 }
 
 TEST_P(CapturedFree, a_graph_of_which_nothing_is_made_gives_the_block_back) {
     capture();
-    ASSERT_TRUE(driver().destroy_graph(graph).ok());
+    ASSERT_TRUE(the_driver().destroy_graph(graph).ok());
     expect_it_goes();
 }
 
 TEST_P(CapturedFree, a_capture_that_fails_gives_the_block_back) {
-    ASSERT_TRUE(driver().begin_capture(handle(stream.view()), CaptureMode::relaxed).ok());
+    ASSERT_TRUE(the_driver().begin_capture(handle_of(stream.view()), CaptureMode::relaxed).ok());
     use_and_free();
-    EXPECT_FALSE(driver().synchronize_stream(handle(stream.view())).ok());  // spoils it
-    (void)driver().take_last_error();
-    EXPECT_FALSE(driver().end_capture(handle(stream.view()), &graph).ok());
-    (void)driver().take_last_error();
+    EXPECT_FALSE(the_driver().synchronize_stream(handle_of(stream.view())).ok());  // spoils it
+    (void)the_driver().take_last_error();
+    EXPECT_FALSE(the_driver().end_capture(handle_of(stream.view()), &graph).ok());
+    (void)the_driver().take_last_error();
     expect_it_goes();
 }
 
@@ -149,7 +149,7 @@ class without_ends final : public kmm::driver::testing::ForwardingDriver {
 };
 
 TEST_P(CapturedFree, where_the_driver_tells_no_end_the_block_stays_and_that_is_said) {
-    without_ends refusing(driver());
+    without_ends refusing(the_driver());
     {
         const rmm::detail::driver_scope scope(refusing);
         ::testing::internal::CaptureStderr();
@@ -159,10 +159,10 @@ TEST_P(CapturedFree, where_the_driver_tells_no_end_the_block_stays_and_that_is_s
                   0u);
     }
     GraphExecHandle exec;
-    ASSERT_TRUE(driver().instantiate(graph, &exec).ok());
+    ASSERT_TRUE(the_driver().instantiate(graph, &exec).ok());
     expect_replay(exec);
-    ASSERT_TRUE(driver().destroy_exec(exec).ok());
-    ASSERT_TRUE(driver().destroy_graph(graph).ok());
+    ASSERT_TRUE(the_driver().destroy_exec(exec).ok());
+    ASSERT_TRUE(the_driver().destroy_graph(graph).ok());
     use_resource();
     if (GetParam().is_known_to_the_driver) {
         EXPECT_TRUE(is_there());
@@ -180,7 +180,7 @@ std::size_t held_bytes() {
 }
 
 TEST(CapturedFrees, a_block_that_a_graph_uses_is_held_until_a_request_needs_its_memory) {
-    if (driver().kind() != Kind::host) GTEST_SKIP() << "would take all of a GPU's memory";
+    if (the_driver().kind() != Kind::host) GTEST_SKIP() << "would take all of a GPU's memory";
     mr::cuda_memory_resource cuda;
     mr::vmm_memory_resource vmm;
     const foreign_stream stream;
@@ -188,11 +188,11 @@ TEST(CapturedFrees, a_block_that_a_graph_uses_is_held_until_a_request_needs_its_
     constexpr std::size_t most = 200 * MiB;  // of 256
     void* const block = cuda.allocate(most, stream.view());
     GraphHandle graph;
-    ASSERT_TRUE(driver().begin_capture(handle(stream.view()), CaptureMode::global).ok());
+    ASSERT_TRUE(the_driver().begin_capture(handle_of(stream.view()), CaptureMode::global).ok());
     cuda.deallocate(block, most, stream.view());
-    ASSERT_TRUE(driver().end_capture(handle(stream.view()), &graph).ok());
+    ASSERT_TRUE(the_driver().end_capture(handle_of(stream.view()), &graph).ok());
     EXPECT_THROW((void)vmm.allocate(most), rmm::out_of_memory);
-    ASSERT_TRUE(driver().destroy_graph(graph).ok());
+    ASSERT_TRUE(the_driver().destroy_graph(graph).ok());
     EXPECT_EQ(held_bytes(), before + most);
     void* const other = vmm.allocate(most);
     EXPECT_EQ(held_bytes(), before);
@@ -207,22 +207,22 @@ TEST(CapturedFrees, containers_over_adaptors_may_end_in_a_capture) {
     auto temporary = std::make_unique<device_uvector<int>>(1000, stream.view(), counted);
     GraphHandle graph;
     GraphExecHandle exec;
-    ASSERT_TRUE(driver().begin_capture(handle(stream.view()), CaptureMode::global).ok());
+    ASSERT_TRUE(the_driver().begin_capture(handle_of(stream.view()), CaptureMode::global).ok());
     const std::uint32_t value = 7;
-    ASSERT_TRUE(driver().fill(temporary->data(), &value, 4, 1000, handle(stream.view())).ok());
-    ASSERT_TRUE(driver().copy(result.data(), temporary->data() + 999, 4, handle(stream.view())).ok());
+    ASSERT_TRUE(the_driver().fill(temporary->data(), &value, 4, 1000, handle_of(stream.view())).ok());
+    ASSERT_TRUE(the_driver().copy(result.data(), temporary->data() + 999, 4, handle_of(stream.view())).ok());
     temporary.reset();
     EXPECT_EQ(counted.get_allocations_counter().value, 1);
-    ASSERT_TRUE(driver().end_capture(handle(stream.view()), &graph).ok());
-    ASSERT_TRUE(driver().instantiate(graph, &exec).ok());
+    ASSERT_TRUE(the_driver().end_capture(handle_of(stream.view()), &graph).ok());
+    ASSERT_TRUE(the_driver().instantiate(graph, &exec).ok());
     for (int i = 0; i < 3; ++i) {
         result.set_element_to_zero_async(0, stream.view());
         const device_uvector<int> others(1000, stream.view(), counted);  // would get its memory
-        ASSERT_TRUE(driver().launch_graph(exec, handle(stream.view())).ok());
+        ASSERT_TRUE(the_driver().launch_graph(exec, handle_of(stream.view())).ok());
         EXPECT_EQ(result.element(0, stream.view()), 7);
     }
-    ASSERT_TRUE(driver().destroy_exec(exec).ok());
-    ASSERT_TRUE(driver().destroy_graph(graph).ok());
+    ASSERT_TRUE(the_driver().destroy_exec(exec).ok());
+    ASSERT_TRUE(the_driver().destroy_graph(graph).ok());
 }
 
 TEST(CapturedFrees, a_free_outside_of_the_capture_is_not_deferred) {
@@ -233,12 +233,12 @@ TEST(CapturedFrees, a_free_outside_of_the_capture_is_not_deferred) {
     void* const block = cuda.allocate(block_bytes);
     void* const second = cuda.allocate(block_bytes);
     GraphHandle graph;
-    ASSERT_TRUE(driver().begin_capture(handle(stream.view()), CaptureMode::relaxed).ok());
+    ASSERT_TRUE(the_driver().begin_capture(handle_of(stream.view()), CaptureMode::relaxed).ok());
     cuda.deallocate(block, block_bytes, other.view());
     cuda.deallocate(second, block_bytes);
     EXPECT_LE(held_bytes(), before) << "what an earlier graph kept may have gone meanwhile";
-    ASSERT_TRUE(driver().end_capture(handle(stream.view()), &graph).ok());
-    ASSERT_TRUE(driver().destroy_graph(graph).ok());
+    ASSERT_TRUE(the_driver().end_capture(handle_of(stream.view()), &graph).ok());
+    ASSERT_TRUE(the_driver().destroy_graph(graph).ok());
 }
 
 }  // namespace

@@ -210,16 +210,6 @@ TEST(Ahead, a_random_course_is_as_in_a_list_of_all_tasks) {
     }
 }
 
-TEST(Ahead, who_asks_later_does_not_take_the_right_from_who_is_before_it) {
-    Ahead ahead;
-    ahead.add(1, 10);
-    ahead.add(2, 10);
-    ahead.add(3, 100);
-    ahead.add(4, 10);
-    EXPECT_FALSE(ahead.may_make(4, 1, 100)) << "the third takes all";
-    EXPECT_TRUE(ahead.may_make(2, 90, 100)) << "the third is not before the second";
-}
-
 /// `steps_for(n)` and twice as many.
 template<typename StepsFor>
 void expect_steps_in_proportion(StepsFor steps_for) {
