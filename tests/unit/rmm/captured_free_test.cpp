@@ -55,7 +55,8 @@ class CapturedFree : public ::testing::TestWithParam<resource_kind> {
     void use_and_free() {
         const std::uint32_t value = 42;
         ASSERT_TRUE(the_driver().fill(block, &value, 4, block_bytes / 4, handle_of(stream.view())).ok());
-        ASSERT_TRUE(the_driver().copy(out, static_cast<char*>(block) + block_bytes - 4, 4, handle_of(stream.view())).ok());
+        ASSERT_TRUE(
+            the_driver().copy(out, static_cast<char*>(block) + block_bytes - 4, 4, handle_of(stream.view())).ok());
         resource->deallocate(block, block_bytes, stream.view());
     }
     void capture() {
