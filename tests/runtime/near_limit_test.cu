@@ -74,12 +74,13 @@ class Program {
         values_[of[0]] = static_cast<char>(values_[of[0]] + added);
         return event;
     }
-    /// Asked on the host driver alone.
-    [[maybe_unused]] std::size_t needed_bytes(const std::vector<std::size_t>& of) const {
+#if !KMM_USE_CUDA
+    std::size_t needed_bytes(const std::vector<std::size_t>& of) const {
         std::size_t bytes = 0;
         for (const std::size_t i : of) bytes += working_set({static_cast<std::size_t>(arrays_[i].size(0))});
         return bytes;
     }
+#endif
     bool is_right() const {
         for (std::size_t i = 0; i < arrays_.size(); i++) {
             const std::vector<char> found = arrays_[i].copy_to_vector();
