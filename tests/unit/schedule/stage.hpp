@@ -207,8 +207,8 @@ class Stage : public Outbox {
     std::vector<Task*> on_host;
     std::vector<std::pair<MemoryIndex, std::size_t>> growths;
     std::size_t driver_has = ~std::size_t{0};  ///< for the devices
-    bool has_bounce = false;       ///< memory outside the budget by way of which content changes its place
-    std::size_t bounce_asked = 0;  ///< of it, and not given yet
+    bool has_bounce = false;                   ///< memory outside the budget by way of which content changes its place
+    std::size_t bounce_asked = 0;              ///< of it, and not given yet
     std::vector<std::pair<std::size_t, bool>> waits;
     std::map<TaskNumber, std::shared_ptr<Failure>> failures;
     std::map<LaneId, kmm::graph::Position> completed;
