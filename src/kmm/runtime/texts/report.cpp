@@ -184,6 +184,7 @@ nlohmann::json Reports::Figures::json() const {
     j["frees"] = stats.frees;
     j["pinning"] = {{"bytes", service.pinned_bytes}, {"seconds", service.pinning_seconds}};
     j["copy_buffers"] = {{"bytes", copy_buffers_bytes}};
+    j["bounce_buffer"] = {{"bytes", service.bounce_bytes}};
     for (std::size_t m = 0; m < memories.size(); ++m) j["memories"].push_back(memory_json(m));
     return j;
 }
@@ -218,6 +219,9 @@ std::string Reports::Figures::text() const {
                            seconds_text(service.pinning_seconds));
     text += driver::format("  buffers    {} for copies to the program's memory, beside the limits\n",
                            byte_size_text(copy_buffers_bytes));
+    if (service.bounce_bytes != 0)
+        text += driver::format("  bounce     {} to move content together, beside the limits\n",
+                               byte_size_text(service.bounce_bytes));
     for (std::size_t m = 0; m < memories.size(); ++m) text += memory_text(m);
     return text;
 }
