@@ -1,6 +1,7 @@
 #include "kmm/schedule/admission.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace kmm::schedule {
 
@@ -35,6 +36,8 @@ void Admission::add(Task& task) {
 void Admission::leave(Task& task, std::size_t made_bytes) {
     if (closed_for_ == &task) closed_for_ = nullptr;
     gives_way_ = false;  // what was placed may let go of memory
+    if (std::exchange(any_reserve_is_spent_, false))
+        for (Memory& m : memories_) m.reserve_is_spent = false;
     if (!task.is_unplaced) return;
     task.is_unplaced = false;
     ahead_.placed(task.place(), made_bytes);
@@ -77,7 +80,8 @@ bool Admission::may_make(const Task& task, std::size_t made_bytes) {
     // With a quarter instead of half the worst of random programs moves up to five times as many bytes. Small content
     // evicts next to nothing, and its task is often the last reader of something large.
     const std::size_t usable = residency_.usable_bytes(task.memory);
-    const std::size_t left = is_little(made_bytes, usable) ? 0 : std::max(usable / 2, m.largest_needed_bytes);
+    const std::size_t left =
+        is_little(made_bytes, usable) || m.reserve_is_spent ? 0 : std::max(usable / 2, m.largest_needed_bytes);
     return residency_.has_idle_room(task, left) && ahead_.may_make(task.place(), made_bytes, capacity_bytes());
 }
 
@@ -105,6 +109,14 @@ Task* Admission::take_held_back(MemoryIndex memory) {
     if (!first->has_failed() && !room_for(*first)) return nullptr;
     m.held_back.erase(m.held_back.begin());
     return first;
+}
+
+bool Admission::spend_reserve(MemoryIndex memory) noexcept {
+    Memory& m = memories_[memory];
+    if (m.held_back.empty() || m.reserve_is_spent) return false;
+    m.reserve_is_spent = any_reserve_is_spent_ = true;
+    m.found_none = false;
+    return true;
 }
 
 bool Admission::any_held_back() const noexcept {

@@ -63,6 +63,10 @@ class Admission {
     void stop_giving_way() noexcept { gives_way_ = false; }
     bool gives_way(const graph::Task& task) const noexcept { return gives_way_ && closed_for_ == &task; }
 
+    /// Until a task is placed no task that makes content leaves anything in the memory. False: it was so already, or no
+    /// task of the memory is held back.
+    bool spend_reserve(memory::MemoryIndex memory) noexcept;
+
     /// No handle of the array is left, and no task uses it. O(chunks that were touched) while any content is ahead of
     /// its turn.
     void gone(const memory::Array& array) noexcept;
@@ -74,6 +78,7 @@ class Admission {
     struct Memory {
         graph::Set<std::pair<graph::TaskNumber, graph::Task*>> held_back;  ///< by place
         bool found_none = false;               ///< the first found no memory, and none was freed since
+        bool reserve_is_spent = false;
         std::uint64_t num_unplaced = 0;        ///< tasks
         std::size_t largest_needed_bytes = 0;  ///< by one task, since there was none
     };
@@ -89,6 +94,7 @@ class Admission {
     std::size_t largest_block_bytes_ = 0;  ///< of one chunk, since there was no task
     graph::Task* closed_for_ = nullptr;
     bool gives_way_ = false;
+    bool any_reserve_is_spent_ = false;
 };
 
 }  // namespace kmm::schedule

@@ -212,7 +212,7 @@ void Scheduler::issue_launch(Task& task) {
     if (options_.functions_touch_memory)
         start_when_passed(task);
     else
-        outbox_.launch(task.memory.device(), task);
+        start(task);
 }
 
 void Scheduler::issue_host(Task& task) {
@@ -338,6 +338,7 @@ void Scheduler::start_when_passed(Task& task) {
 
 /// Its inputs are there, or it has failed meanwhile.
 void Scheduler::start(Task& task) {
+    if (task.kind != TaskKind::transfer) ++num_functions_;
     if (task.has_failed())
         host_done(task, task.thrown);
     else if (task.kind == TaskKind::device_function)
@@ -518,6 +519,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
 }
 
 void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exception_ptr thrown, bool finished) {
+    --num_functions_;
     Lane& l = lanes_[index_of(lane_id)];
     const Fence fence{lane_id, position};
     progress_[index_of(lane_id)].issued = position;
@@ -545,6 +547,7 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
 }
 
 void Scheduler::host_done(Task& task, std::exception_ptr thrown) {
+    if (task.kind != TaskKind::transfer) --num_functions_;
     if (thrown != nullptr) task.thrown = thrown;
     residency_.unpin(task, nullptr);
     executed(task);

@@ -148,6 +148,16 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 
 // ------------------------------------------------------------------------------------------- nothing left to wait for
 
+/// Only functions of the program run, and these may wait for a task that is held back for the reserve of its memory: the
+/// reserves are given up until a task is placed. False: they were, or no task is held back.
+bool Scheduler::spend_reserves() {
+    if (in_flight_ == 0 || in_flight_ != num_functions_) return false;
+    bool any = false;
+    for (const MemoryIndex m : queues_.memories())
+        if (m.is_host() || queues_[m].in_flight == 0) any = admission_.spend_reserve(m) || any;
+    return any;
+}
+
 // Nothing runs that could release memory. A task that was blocked while copies were under way may fit now. Steps, until
 // a task is issued: the front retries alone; the front retries after compaction; all other tasks retry without the
 // front, so that these do not evict each other's chunks by turns; the front fails. A step only moves content out of the

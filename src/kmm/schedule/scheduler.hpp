@@ -268,6 +268,7 @@ class Scheduler final : private memory::Requests {
     bool is_awaited_elsewhere(const Task& task) const noexcept;
     void settle_barriers();
     void drop_user(memory::Array& array, std::uint64_t users);
+    bool spend_reserves();
     bool wait_in_vain();
     bool compact();
     bool try_front();
@@ -326,6 +327,7 @@ class Scheduler final : private memory::Requests {
     /// Whatever may still free memory or bring some: tasks that have theirs and are not executed, copies on their way,
     /// memory that was asked for. While there is any, no task fails for want of memory.
     std::uint64_t in_flight_ = 0;
+    std::uint64_t num_functions_ = 0;  ///< of these, functions of the program that run on a thread
     SchedulerCounters counters_;
     memory::Residency residency_;
     Admission admission_{residency_};
