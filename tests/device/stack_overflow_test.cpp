@@ -42,7 +42,9 @@ __global__ void large_frame(int* sum) {
 __attribute__((noinline)) int recurse(int depth) {
     char local[4096];
     touch(local, sizeof local);
-    return depth == 0 ? local[256] : recurse(depth - 1) + local[512];
+    const int below = depth == 0 ? 0 : recurse(depth - 1);
+    touch(local, sizeof local);  // else the compiler makes a loop of it
+    return below + local[512];
 }
 
 __global__ void recursion_behind_a_barrier(int depth, int* sum) {

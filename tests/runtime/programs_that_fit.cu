@@ -207,6 +207,11 @@ class Runner {
 struct Outcome {
     bool lacked_memory = false;
     std::string what;
+
+    static Outcome of(const kmm::Error& e) {
+        const std::string what = e.what();
+        return {what.find("memory") != std::string::npos, what};
+    }
 };
 
 Outcome run_program(const kmm::RuntimeHandle& rt, const fitting::Program& program) {
@@ -220,8 +225,7 @@ Outcome run_program(const kmm::RuntimeHandle& rt, const fitting::Program& progra
                 runner.run();
                 mine.what = runner.wrong();
             } catch (const kmm::Error& e) {
-                mine.what = e.what();
-                mine.lacked_memory = mine.what.find("memory") != std::string::npos;
+                mine = Outcome::of(e);
             }
         } catch (const std::exception& e) {
             mine.what = e.what();
@@ -239,7 +243,7 @@ Outcome run_program(const kmm::RuntimeHandle& rt, const fitting::Program& progra
     try {
         rt.synchronize();
     } catch (const kmm::Error& e) {
-        if (outcome.what.empty()) outcome.what = e.what();
+        if (outcome.what.empty()) outcome = Outcome::of(e);  // no thread read what the task that failed made
     }
     return outcome;
 }
