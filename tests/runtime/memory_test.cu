@@ -1,6 +1,8 @@
 // Running out of memory, eviction, several runtimes: rows 107 to 110, 113, 116.
 #include <sys/resource.h>
 
+#include <random>
+
 #include "harness.hpp"
 
 namespace {
@@ -24,6 +26,11 @@ __global__ void add_arrays(kmm::Range<std::int64_t> range, kmm::GPUSubviewMut<fl
 
 __global__ void pick_one(kmm::GPUViewMut<float> out, kmm::GPUSubview<float> in, std::int64_t at) { out[0] += in[at]; }
 
+__global__ void mix_numbers(kmm::GPUViewMut<std::uint32_t> x, kmm::GPUView<std::uint32_t> other) {
+    const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < static_cast<std::int64_t>(x.size())) x[i] = 5 * x[i] + other[i];
+}
+
 constexpr std::int64_t n = 4096;
 constexpr std::size_t bytes = n * sizeof(float);
 
@@ -40,6 +47,55 @@ bool is_filled(const Array<float>& a, float slope) {
     for (std::size_t i = 0; i < values.size(); i++)
         if (values[i] != slope * static_cast<float>(i % 1000)) return false;
     return true;
+}
+
+// ---------------------------------------------------------------------------------------------------- full memories
+
+TEST(FullMemories, devices_and_the_host_exchange_chunks_where_all_are_full_to_the_last_byte) {
+    KMM_NEED_DEVICES(1);
+    constexpr std::size_t on_device = 3, on_host = 5;
+    for (const std::size_t devices : {1, 2}) {
+        if (devices > devices_available()) break;
+        RuntimeConfig config = config_with(devices);
+        config.device_memory_limit = on_device * bytes;
+        limit_host_memory(config, on_host * bytes);
+        const RuntimeHandle rt = kmm::make_runtime(config);
+        const Host mix_on_host([](kmm::ViewMut<std::uint32_t> x, kmm::View<std::uint32_t> other) {
+            for (std::int64_t i = 0; i < n; i++) x[i] = 5 * x[i] + other[i];
+        });
+        std::vector<Array<std::uint32_t>> arrays;
+        std::vector<std::uint32_t> values;  // of all elements of an array
+        for (std::size_t a = 0; a < on_host + devices * on_device; a++) {
+            arrays.push_back(one_chunk<std::uint32_t>(rt, n));
+            values.push_back(static_cast<std::uint32_t>(a));
+            const auto value = values.back();
+            if (a < on_host)
+                rt.submit(host(), Host([value](kmm::ViewMut<std::uint32_t> x) {
+                              for (std::int64_t i = 0; i < n; i++) x[i] = value;
+                          }),
+                          overwrite(arrays[a]));
+            else
+                rt.submit(device((a - on_host) / on_device),
+                          GPU([value](kmm::DeviceResource& d, kmm::GPUViewMut<std::uint32_t> x) { d.fill(x, value); }),
+                          overwrite(arrays[a]));
+            rt.synchronize();
+        }
+        std::mt19937 random(static_cast<unsigned>(devices));
+        for (int round = repeat(200, 40); round != 0; round--) {
+            const std::size_t a = random() % arrays.size(),
+                              b = (a + 1 + random() % (arrays.size() - 1)) % arrays.size();
+            if (const std::size_t where = random() % (devices + 1); where == devices)
+                rt.submit(host(), mix_on_host, write(arrays[a]), arrays[b]);
+            else
+                rt.submit(device(where), GPUKernel(mix_numbers, dim3(64)).grid(dim3(n / 64)), write(arrays[a]),
+                          arrays[b]);
+            values[a] = 5 * values[a] + values[b];
+            if (random() % 4 == 0) rt.synchronize();
+        }
+        for (std::size_t a = 0; a < arrays.size(); a++)
+            ASSERT_EQ(arrays[a].copy_to_vector(), std::vector<std::uint32_t>(n, values[a]));
+        for (const kmm::MemoryStats& m : rt.stats().memories) EXPECT_EQ(m.current_bytes, m.limit_bytes);
+    }
 }
 
 // ---------------------------------------------------------------------------------------------------- row 107
@@ -270,6 +326,7 @@ TEST(Row108, a_dirty_chunk_that_fits_nowhere_does_not_disturb_the_eviction_of_ot
     RuntimeConfig config = config_with(1);
     config.device_memory_limit = 19 * unit_bytes;
     limit_host_memory(config, 8 * unit_bytes);
+    config.watchdog = 0.1;  // what the program waits for comes behind tasks that wait for the program
     const RuntimeHandle rt = kmm::make_runtime(config);
     std::vector<Array<float>> small;
     Gate gate;

@@ -17,20 +17,21 @@ namespace kmm::engine {
 
 struct Message {
     enum class What : std::uint8_t {
-        submit,        ///< task and those that follow it (Task::next_published): published
-        advance,       ///< lane, position: done up to there; error: none of it can be trusted
-        launched,      ///< task, lane, position, error, finished
-        host_done,     ///< task, error
-        task_failed,   ///< task_number, error; before the lane advances past it
-        kernel_threw,  ///< task_number, error; likewise
-        copy_failed,   ///< lane, position, error; likewise
-        grown,         ///< memory, address, bytes, sealed
-        given_again,   ///< memory, address, bytes, sealed
-        awaited,       ///< memory, address, bytes, sealed
-        bounce_came,   ///< address, bytes
-        measured,      ///< kernel_times, duration_ns: a launch of that kernel took so long
-        release,       ///< array: no handle is left
-        look,          ///< nothing; the scheduler looks again
+        submit,         ///< task and those that follow it (Task::next_published): published
+        advance,        ///< lane, position: done up to there; error: none of it can be trusted
+        launched,       ///< task, lane, position, error, finished
+        host_done,      ///< task, error
+        task_failed,    ///< task_number, error; before the lane advances past it
+        kernel_threw,   ///< task_number, error; likewise
+        copy_failed,    ///< lane, position, error; likewise
+        grown,          ///< memory, address, bytes, sealed
+        given_again,    ///< memory, address, bytes, sealed
+        awaited,        ///< memory, address, bytes, sealed
+        bounce_came,    ///< address, bytes
+        nothing_moves,  ///< nothing: no task has ended for long, and a thread of the program waits
+        measured,       ///< kernel_times, duration_ns: a launch of that kernel took so long
+        release,        ///< array: no handle is left
+        look,           ///< nothing; the scheduler looks again
     };
     What what = What::look;
     graph::LaneId lane = graph::LaneId::none;

@@ -271,11 +271,13 @@ struct Task {
     bool blocked : 1 = false;
     bool waited_for_memory : 1 = false;  ///< the runtime was told that it waits, and not yet that it has what it needs
     bool enables : 1 = false;            ///< with `moved_bytes`: see schedule::ReadyTask
+    bool makes : 1 = false;              ///< likewise
     bool is_unplaced : 1 = false;        ///< schedule::Ahead knows it, and it has not been given its memory
     TaskWaiter* waiters = nullptr;       ///< threads that wait for it: see detail::SettledWaits
 
     // ---- readiness (schedule)
     std::size_t missing_bytes = 0;  ///< memory::Residency::missing_bytes
+    std::uint64_t ready_at = 0;     ///< how many had become ready before it
     std::size_t moved_bytes = 0;    ///< memory::Residency::moved_bytes, in the fetch queue
     std::size_t held_bytes = 0;     ///< what the program held when it submitted the task: see graph::HeldBytes
     union {

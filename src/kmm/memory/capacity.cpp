@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kmm/memory/heap_fences.hpp"
+#include "kmm/memory/places.hpp"
 #include "kmm/memory/residency.hpp"
 
 namespace kmm::memory {
@@ -86,9 +87,9 @@ void Residency::give(Space& space, std::uintptr_t address, std::size_t bytes, Fe
 void Residency::tell_again(Space& space) {
     if (space.unfreed.empty() && space.unadded.empty()) return;
     may_fit_again(space);
-    for (auto late = std::exchange(space.unadded, {}); const Unadded& u : late)
+    for (auto late = std::exchange(space.unadded, {}); const Space::Unadded& u : late)
         add(space, u.address, u.bytes, u.sealed);
-    for (auto late = std::exchange(space.unfreed, {}); Unfreed & u : late)
+    for (auto late = std::exchange(space.unfreed, {}); Space::Unfreed & u : late)
         give(space, u.address, u.bytes, std::move(u.users));
 }
 
@@ -188,7 +189,6 @@ void Residency::take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block)
 
 /// `last`: a user that nobody has added.
 void Residency::release(Replica& replica, const Fence* last) {
-    Chunk& chunk = *replica.chunk;
     const MemoryIndex m = replica.memory();
     Space& space = spaces_[m];
     FenceSet users;
@@ -198,18 +198,26 @@ void Residency::release(Replica& replica, const Fence* last) {
     replica.for_each_user([&](Use, const Fence& f) { add(f); });
     if (last != nullptr) add(*last);
     const std::uintptr_t block = replica.block();
-    const std::size_t size = space.heap.round_up(chunk.block_bytes());
+    const std::size_t size = space.heap.round_up(replica.chunk->block_bytes());
+    forget(replica);
+    give(space, block, size, std::move(users));
+    note_memory(m);
+    space.unfit_bytes = ~std::size_t{0};
+}
+
+/// Its block is somebody else's now.
+void Residency::forget(Replica& replica) {
+    Chunk& chunk = *replica.chunk;
+    const MemoryIndex m = replica.memory();
+    Space& space = spaces_[m];
     unindex(replica);
     if (replica.victim != nullptr) space.victim_records.give(*replica.victim);
     if (replica.is_busy()) busy_.drop(replica);
     set_version(replica, 0);
     chunk.replicas.erase(replica);
     space.replicas.give(replica);
-    give(space, block, size, std::move(users));
-    space.counters.current_bytes -= size;
+    space.counters.current_bytes -= space.heap.round_up(chunk.block_bytes());
     ++space.counters.frees;
-    note_memory(m);
-    space.unfit_bytes = ~std::size_t{0};
     if (m.is_device()) return;
     host_has_changed();
     reindex_all(chunk);  // what is dirty has lost its place
@@ -480,6 +488,106 @@ bool Residency::compact(MemoryIndex m) {
     may_fit_again(space);
     host_has_changed();
     return !shifts.empty();
+}
+
+// --------------------------------------------------------------------------------------------------------------- swap
+
+/// For the first of the task's chunks that has no block in its memory. One of `from` and `to` is the host: between two
+/// devices a chunk goes by way of it.
+Residency::Swap Residency::find_swap(graph::Task& task) {
+    Swap swap;
+    for_each_place(task, [&](graph::Access&, Chunk& c) { c.hold = task.number; });
+    for_each_place(task, [&](graph::Access& a, Chunk& c) {
+        if (swap.chunk != nullptr || a.is_piece || a.gathers || c.replicas[task.memory].address != 0) return;
+        const MemoryIndex from = source_for(c, task.memory);
+        if (from == task.memory || c.lost != nullptr || !is_idle(c.replicas.at(from))) return;
+        const MemoryIndex to = from.is_host() ? task.memory : MemoryIndex::host();
+        if (c.replicas.at(from).pinned() || c.replicas[to].address != 0) return;
+        Chunk* const other = last_needed_of_size(to, rounded(c.block_bytes()), from);
+        if (other != nullptr) swap = {&c, other, from, to};
+    });
+    for_each_place(task, [](graph::Access&, Chunk& c) { c.hold = 0; });
+    return swap;
+}
+
+/// Of the chunks whose only copy lies in `m`, and that have no block in `other`. O(victims).
+Chunk* Residency::last_needed_of_size(MemoryIndex m, std::size_t bytes, MemoryIndex other) {
+    VictimKey after{0, 0, nullptr};
+    while (const Victim* const v = spaces_[m].victims.next(after, ~std::size_t{0}, &num_steps_)) {
+        after = VictimOrder::key_of(*v);
+        Chunk& c = *v->chunk;
+        if (c.hold == 0 && rounded(c.block_bytes()) == bytes && is_valid(c, m) && c.lost == nullptr &&
+            c.replicas[other].address == 0 && is_idle(c.replicas.at(m)))
+            return &c;
+    }
+    return nullptr;
+}
+
+std::size_t Residency::bounce_bytes_to_swap(graph::Task& task) {
+    const Swap swap = find_swap(task);
+    if (swap.chunk == nullptr) return 0;
+    return (swap.from.is_host() ? swap.chunk : swap.other)->size_bytes;
+}
+
+/// What lies on the host goes to the bounce buffer at once, what lies on the device to its place, and then what is in
+/// the buffer to the device.
+bool Residency::swap_for(graph::Task& task) {
+    const Swap swap = find_swap(task);
+    if (swap.chunk == nullptr) return false;
+    constexpr MemoryIndex host = MemoryIndex::host();
+    const MemoryIndex device = swap.from.is_host() ? swap.to : swap.from;
+    Chunk& on_host = swap.from.is_host() ? *swap.chunk : *swap.other;
+    Chunk& on_device = swap.from.is_host() ? *swap.other : *swap.chunk;
+    const bool is_empty =
+        std::all_of(bounce_users_.begin(), bounce_users_.end(), [this](const Fence& f) { return requests_.passed(f); });
+    if (on_host.size_bytes > bounce_bytes_ || !is_empty) return false;
+    try {
+        reserve_records(spaces_[host], 1);
+        reserve_records(spaces_[device], 1);
+    } catch (const std::bad_alloc&) {
+        return false;  // and nothing has changed
+    }
+    Replica& up = on_host.replicas.at(host);
+    Replica& down = on_device.replicas.at(device);
+    const std::uintptr_t host_block = up.block(), device_block = down.block();
+    requests_.move_on_host(bounce_address_, up.address, on_host.size_bytes);
+    on_device.copied_at = ++tick_;
+    FenceSet out;
+    out.add(requests_.copy(on_device, device, host, down.address, on_device.first_aligned(host_block), {}, nullptr));
+    on_host.copied_at = ++tick_;
+    const Fence in =
+        requests_.copy(on_host, host, device, bounce_address_, on_host.first_aligned(device_block), out, nullptr);
+    bounce_users_.clear();
+    bounce_users_.add(in);
+    forget(up);
+    forget(down);
+    const std::size_t bytes = rounded(on_host.block_bytes());
+    arrive(on_device, host, {host_block, bytes, {}}, *out.begin());
+    arrive(on_host, device, {device_block, bytes, {}}, in);
+    MemoryCounters& counters = spaces_[swap.to].counters;
+    ++counters.evictions;
+    counters.evicted_bytes += swap.other->size_bytes;
+    note_evicted(*swap.other, swap.to, true, swap.other->size_bytes);
+    swap.other->set_evicted_from(swap.to, true);
+    return true;
+}
+
+/// The chunk's content comes to a block of its own there.
+void Residency::arrive(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block, Fence fence) {
+    take(chunk, m, block);
+    Replica& r = chunk.replicas.at(m);
+    r.content_at = chunk.copied_at;
+    add_user(r, Use::arrival, fence);
+    set_version(r, chunk.version);
+    if (chunk.was_evicted_from(m)) {
+        MemoryCounters& counters = spaces_[m].counters;
+        ++counters.refetches;
+        counters.refetched_bytes += chunk.size_bytes;
+        chunk.array->refetched_bytes += chunk.size_bytes;
+    }
+    chunk.set_evicted_from(m, false);
+    reindex_all(chunk);
+    for (const MemoryIndex each : memories()) notify(chunk, each);
 }
 
 }  // namespace kmm::memory

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kmm/memory/heap_fences.hpp"
+#include "kmm/memory/places.hpp"
 
 namespace kmm::memory {
 
@@ -22,17 +23,6 @@ template<typename F>
 void for_each_chunk(Task& task, F&& f) {
     for (Access& a : task.accesses)
         if (a.chunk != nullptr && a.first_of_chunk && a.in_use) f(a, *a.chunk);
-}
-
-/// Those that must be in the task's own memory.
-template<typename T>
-bool needs_place(const T& access) noexcept {
-    return access.chunk != nullptr && access.first_of_chunk && access.in_use && !access.anywhere;
-}
-template<typename F>
-void for_each_place(Task& task, F&& f) {
-    for (Access& a : task.accesses)
-        if (needs_place(a)) f(a, *a.chunk);
 }
 
 /// Of chunks that a task uses by themselves and as parts of a region, or as parts of several, only the first counts.

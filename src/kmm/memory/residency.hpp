@@ -15,16 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "kmm/memory/advanced_lanes.hpp"
 #include "kmm/memory/busy_replicas.hpp"
 #include "kmm/memory/chunk.hpp"
 #include "kmm/memory/eviction_policy.hpp"
-#include "kmm/memory/ghosts.hpp"
 #include "kmm/memory/placement.hpp"
 #include "kmm/memory/requests.hpp"
-#include "kmm/memory/victim_order.hpp"
+#include "kmm/memory/space.hpp"
 #include "kmm/trace/events.hpp"
-#include "rmm/heap/heap.hpp"
 
 namespace kmm::memory {
 
@@ -141,6 +138,12 @@ class Residency {
     void set_bounce(std::uintptr_t address, std::size_t bytes) noexcept;
     /// There is none any more; what on a device still uses it.
     FenceSet take_bounce() noexcept { return bounce_bytes_ = 0, std::exchange(bounce_users_, {}); }
+    /// With every memory full of content that must stay: a chunk of the task that has no block in its memory changes
+    /// places with one of another task of the same size, by way of the bounce buffer. Only while nothing uses the
+    /// memories. False: there are no two such chunks, or the buffer is too small. O(victims).
+    bool swap_for(graph::Task& task);
+    /// Least size of the bounce buffer for `swap_for`; 0: there are no two such chunks. O(victims).
+    std::size_t bounce_bytes_to_swap(graph::Task& task);
     /// What can be had of the memory: its limit, or what the driver gave where it refused more.
     std::size_t usable_bytes(MemoryIndex m) const noexcept {
         return refused(m) ? spaces_[m].counters.capacity_bytes : limit(m);
@@ -210,48 +213,6 @@ class Residency {
     }
 
   private:
-    struct Unfreed {
-        std::uintptr_t address;
-        std::size_t bytes;
-        FenceSet users;
-    };
-    struct Unadded {
-        std::uintptr_t address;
-        std::size_t bytes;
-        bool sealed;
-    };
-    static constexpr std::size_t record_slab_bytes = 16384;
-    struct Space {
-        rmm::heap::heap heap;
-        MemoryCounters counters;
-        bool growing = false;
-        std::uint32_t refusals = 0;   ///< of the driver since something changed: after the first, what is there must do
-        std::size_t asked_bytes = 0;  ///< what the driver was asked for last
-        /// Smallest size that the driver refused since its last success; smaller requests may be tried. 0: do not ask.
-        std::size_t refused_bytes = 0;
-        bool exchanging = false;       ///< the pending answer is that to an exchange
-        bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
-        bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
-        bool has_sealed = false;       ///< chunks in it that touch may lie in several allocations of the driver
-        bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
-        VictimOrder victims;
-        std::size_t idle_bytes = 0;   ///< of evictable replicas that no task needs
-        std::size_t spare_bytes = 0;  ///< of clean evictable replicas
-        RecordSlabs<Victim, SystemMemory, record_slab_bytes> victim_records;  ///< with `indexed` one a replica
-        RecordSlabs<Replica, SystemMemory, record_slab_bytes> replicas;       ///< all of this memory
-        RecordSlabs<Ghosts, SystemMemory, record_slab_bytes> ghosts;
-        AdvancedLanes advanced;               ///< since the heap last looked at what they have passed
-        graph::Vector<std::uint64_t> pruned;  ///< lanes of which the heap is told that they have passed something
-        rmm::heap::heap::pruning pruning;     ///< how far it has come with these
-        bool is_pruning = false;
-        // What the heap could not note for want of host memory: it is told again before the next allocation.
-        graph::Vector<Unfreed> unfreed;
-        graph::Vector<Unadded> unadded;
-        std::size_t exchanged_of_bytes = 0;         ///< capacity when the last exchange was asked for
-        std::uint64_t num_pinned = 0;               ///< of `replicas`
-        std::size_t pinned_bytes = 0;               ///< that these take
-        std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
-    };
     /// `starved`: the host has no memory for the records of it.
     enum class Found : std::uint8_t { yes, growing, pinned, none, starved };
 
@@ -308,6 +269,14 @@ class Residency {
     };
     graph::Vector<Shift> list_shifts(Space& space, std::size_t most_overlapping_bytes);
     Fence shift(const Shift& shift, MemoryIndex m, const FenceSet& after);
+    struct Swap {
+        Chunk* chunk = nullptr;  ///< null: there is none
+        Chunk* other = nullptr;  ///< of another task
+        MemoryIndex from, to;    ///< of `chunk`
+    };
+    Swap find_swap(graph::Task& task);
+    Chunk* last_needed_of_size(MemoryIndex m, std::size_t bytes, MemoryIndex other);
+    void arrive(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block, Fence fence);
     Found allocate_missing(graph::Task& task, graph::Vector<Chunk*>* taken);
     Found allocate_side_by_side(graph::Task& task, graph::Vector<Chunk*>* taken);
     void finish_placement(graph::Task& task);
@@ -321,6 +290,7 @@ class Residency {
     std::size_t largest_spare_room_beside(MemoryIndex m) const noexcept;
     Fence save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts);
     void release(Replica& replica, const Fence* last = nullptr);
+    void forget(Replica& replica);
     void take_back_block(Chunk& chunk, MemoryIndex m);
     void reserve_records(Space& space, std::size_t count);
     void add_user(Replica& replica, Use use, Fence fence);

@@ -223,6 +223,7 @@ void SchedulerTurns::handle(Message& m) {
         scheduler_->grown(m.to, m.address, m.bytes, m.sealed);
         break;
     case Message::What::awaited: scheduler_->awaited(m.to, m.address, m.bytes, m.sealed); break;
+    case Message::What::nothing_moves: scheduler_->nothing_moves(); break;
     case Message::What::bounce_came: scheduler_->bounce_came(m.address, m.bytes); break;
     case Message::What::measured: scheduler_->measured(m.kernel_times, m.duration_ns); break;
     case Message::What::given_again: scheduler_->given_again(m.to, m.address, m.bytes, m.sealed); break;
@@ -261,6 +262,13 @@ void SchedulerTurns::release(memory::Array& array) noexcept {
     Message m;
     m.what = Message::What::release;
     m.object = &array;
+    post(std::move(m));
+    sleeper_.wake();
+}
+
+void SchedulerTurns::nothing_moves() noexcept {
+    Message m;
+    m.what = Message::What::nothing_moves;
     post(std::move(m));
     sleeper_.wake();
 }

@@ -46,6 +46,8 @@ class SchedulerTurns final : public engine::Mailbox {
     /// Sees to it that somebody takes the baton, this thread once at most if `may_take_turn`. After `publish`, without
     /// the order lock.
     void schedule_published(bool may_take_turn);
+    /// No task has ended for long, and a thread of the program waits for one.
+    void nothing_moves() noexcept;
     /// No handle of the array is left.
     void release(memory::Array& array) noexcept;
 

@@ -36,8 +36,8 @@ void Admission::add(Task& task) {
 void Admission::leave(Task& task, std::size_t made_bytes) {
     if (closed_for_ == &task) closed_for_ = nullptr;
     gives_way_ = false;  // what was placed may let go of memory
-    if (std::exchange(any_reserve_is_spent_, false))
-        for (Memory& m : memories_) m.reserve_is_spent = false;
+    if (std::exchange(any_haste_, false))
+        for (Memory& m : memories_) m.haste = Haste::none;
     if (!task.is_unplaced) return;
     task.is_unplaced = false;
     ahead_.placed(task.place(), made_bytes);
@@ -74,22 +74,30 @@ std::size_t Admission::capacity_bytes() const noexcept {
     return bytes;
 }
 
-bool Admission::may_make(const Task& task, std::size_t made_bytes) {
+/// Whether more than free room and what no task needs would be left behind.
+bool Admission::leaves_headroom(const Task& task, std::size_t made_bytes) {
     const Memory& m = memories_[task.memory];
     if (!m.held_back.empty() && m.held_back.begin()->first < task.place()) return false;
-    // With a quarter instead of half the worst of random programs moves up to five times as many bytes. Small content
-    // evicts next to nothing, and its task is often the last reader of something large.
+    // With a quarter instead of a little more than half the worst of random programs moves up to five times as many
+    // bytes. Small content evicts next to nothing, and its task is often the last reader of something large.
     const std::size_t usable = residency_.usable_bytes(task.memory);
     const std::size_t left =
-        is_little(made_bytes, usable) || m.reserve_is_spent ? 0 : std::max(usable / 2, m.largest_needed_bytes);
-    return residency_.has_idle_room(task, left) && ahead_.may_make(task.place(), made_bytes, capacity_bytes());
+        is_little(made_bytes, usable) ? 0 : std::max(usable / 2 + usable / 16, m.largest_needed_bytes);
+    return residency_.has_idle_room(task, left);
 }
 
 std::optional<Room> Admission::room_for(const Task& task) {
     if (is_front(task)) return Room::any;
     if (const std::size_t made_bytes = residency_.made_bytes(task); made_bytes != 0) {
-        if (closed_for() != nullptr || !may_make(task, made_bytes)) return std::nullopt;
-        return Room::idle;
+        const Haste haste = memories_[task.memory].haste;
+        if (closed_for() != nullptr || (haste == Haste::none && !leaves_headroom(task, made_bytes)))
+            return std::nullopt;
+        const std::size_t capacity = capacity_bytes();
+        const bool may_make =
+            ahead_.may_make(task.place(), made_bytes, capacity) ||
+            (haste == Haste::past_what_does_not_fit && !ahead_.all_fit_before(task.place(), capacity));
+        if (!may_make) return std::nullopt;
+        return haste == Haste::none ? Room::idle : Room::as_usual;
     }
     if (closed_for() != nullptr && residency_.missing_bytes(task) != 0) return std::nullopt;
     return Room::as_usual;
@@ -111,10 +119,11 @@ Task* Admission::take_held_back(MemoryIndex memory) {
     return first;
 }
 
-bool Admission::spend_reserve(MemoryIndex memory) noexcept {
+bool Admission::hurry(MemoryIndex memory, Haste haste) noexcept {
     Memory& m = memories_[memory];
-    if (m.held_back.empty() || m.reserve_is_spent) return false;
-    m.reserve_is_spent = any_reserve_is_spent_ = true;
+    if (m.held_back.empty() || m.haste >= haste) return false;
+    m.haste = haste;
+    any_haste_ = true;
     m.found_none = false;
     return true;
 }

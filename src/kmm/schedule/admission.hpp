@@ -5,11 +5,12 @@
 //
 // What fits in the order of submission never fails (ADR 0024). A task that makes content ahead of its turn
 //   * is placed only if every earlier task that is not placed still fits beside all that was made ahead;
-//   * takes only room that is free or holds what no task needs, and leaves half of its memory and the largest working
-//     set there;
+//   * takes only room that is free or holds what no task needs, and leaves a little more than half of its memory, at
+//     least the largest working set there (the headroom);
 //   * waits while an earlier one of its memory is held back.
-// The front, the first task that is not placed, may push out anything. While it is refused room no other task is given
-// any, so that what is pinned drains. Tasks that make nothing are free otherwise.
+// While only functions of the program run, which may wait for a task that is held back, the first of these rules alone
+// holds (`hurry`). The front, the first task that is not placed, may push out anything. While it is refused room no
+// other task is given any, so that what is pinned drains. Tasks that make nothing are free otherwise.
 #pragma once
 
 #include <cstddef>
@@ -63,9 +64,14 @@ class Admission {
     void stop_giving_way() noexcept { gives_way_ = false; }
     bool gives_way(const graph::Task& task) const noexcept { return gives_way_ && closed_for_ == &task; }
 
-    /// Until a task is placed no task that makes content leaves anything in the memory. False: it was so already, or no
-    /// task of the memory is held back.
-    bool spend_reserve(memory::MemoryIndex memory) noexcept;
+    /// Of tasks that make content ahead of their turn.
+    enum class Haste : std::uint8_t {
+        none,
+        pushes_out,             ///< they may push out what others need, as long as every earlier task still fits
+        past_what_does_not_fit  ///< the same, and where an earlier task does not fit anyway
+    };
+    /// Until a task is placed. False: it is so already, or none of the memory is held back.
+    bool hurry(memory::MemoryIndex memory, Haste haste) noexcept;
 
     /// No handle of the array is left, and no task uses it. O(chunks that were touched) while any content is ahead of
     /// its turn.
@@ -77,14 +83,14 @@ class Admission {
   private:
     struct Memory {
         graph::Set<std::pair<graph::TaskNumber, graph::Task*>> held_back;  ///< by place
-        bool found_none = false;               ///< the first found no memory, and none was freed since
-        bool reserve_is_spent = false;
+        bool found_none = false;  ///< the first found no memory, and none was freed since
+        Haste haste = Haste::none;
         std::uint64_t num_unplaced = 0;        ///< tasks
         std::size_t largest_needed_bytes = 0;  ///< by one task, since there was none
     };
 
     void leave(graph::Task& task, std::size_t made_bytes);
-    bool may_make(const graph::Task& task, std::size_t made_bytes);
+    bool leaves_headroom(const graph::Task& task, std::size_t made_bytes);
     std::size_t capacity_bytes() const noexcept;
 
     memory::Residency& residency_;
@@ -94,7 +100,7 @@ class Admission {
     std::size_t largest_block_bytes_ = 0;  ///< of one chunk, since there was no task
     graph::Task* closed_for_ = nullptr;
     bool gives_way_ = false;
-    bool any_reserve_is_spent_ = false;
+    bool any_haste_ = false;
 };
 
 }  // namespace kmm::schedule

@@ -46,9 +46,13 @@ class Ahead {
     /// Whether a task at `place` may make `bytes` of content ahead of its turn, with `capacity_bytes` of memory in all.
     /// Amortised O(1). May be false although it fits, where a task behind `place` was asked about before.
     bool may_make(Place place, std::size_t bytes, std::size_t capacity_bytes) {
-        const std::size_t others = std::max(largest_claim_before(place), num_late_ != 0 ? largest_late_ : 0);
+        const std::size_t others = largest_claim_before(place);
         return others <= capacity_bytes && made_bytes_ <= capacity_bytes - others &&
                bytes <= capacity_bytes - others - made_bytes_;
+    }
+    /// Whether each task before `place` that is not placed fits at its turn. Cost and bound as `may_make`.
+    bool all_fit_before(Place place, std::size_t capacity_bytes) {
+        return largest_claim_before(place) <= capacity_bytes;
     }
     /// A task at `place` is placed, and makes `bytes` of content. O(log tasks that made content ahead), amortised.
     void placed(Place place, std::size_t bytes) {
@@ -98,8 +102,7 @@ class Ahead {
         }
         while (!largest_.empty() && largest_.front().first < front_) largest_.pop_front();
     }
-    /// Upper bound over the tasks from the front on and before `place`: some may have been placed since their claim was
-    /// read.
+    /// Upper bound over the tasks before `place`: some may have been placed since their claim was read.
     std::size_t largest_claim_before(Place place) {
         asked_end_ = std::max(asked_end_, front_);
         for (const Place end = std::min(place, front_ + entries_.size()); asked_end_ < end; ++asked_end_) {
@@ -109,7 +112,7 @@ class Ahead {
             while (!largest_.empty() && largest_.back().second <= entry.claim_bytes) largest_.pop_back();
             largest_.push_back({asked_end_, entry.claim_bytes});
         }
-        return largest_.empty() ? 0 : largest_.front().second;
+        return std::max(largest_.empty() ? 0 : largest_.front().second, num_late_ != 0 ? largest_late_ : 0);
     }
     void look_again() noexcept {
         largest_.clear();

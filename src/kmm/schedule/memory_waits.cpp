@@ -148,20 +148,25 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 
 // ------------------------------------------------------------------------------------------- nothing left to wait for
 
-/// Only functions of the program run, and these may wait for a task that is held back for the reserve of its memory: the
-/// reserves are given up until a task is placed. False: they were, or no task is held back.
-bool Scheduler::spend_reserves() {
+/// Only functions of the program run, and the program may be waiting for a task that is held back before it lets them
+/// end. False: no more tasks are admitted for that.
+bool Scheduler::hurry(Admission::Haste haste) {
     if (in_flight_ == 0 || in_flight_ != num_functions_) return false;
     bool any = false;
     for (const MemoryIndex m : queues_.memories())
-        if (m.is_host() || queues_[m].in_flight == 0) any = admission_.spend_reserve(m) || any;
+        if (m.is_host() || queues_[m].in_flight == 0) any = admission_.hurry(m, haste) || any;
     return any;
 }
 
+void Scheduler::nothing_moves() {
+    if (hurry(Admission::Haste::past_what_does_not_fit)) retry_all();
+}
+
 // Nothing runs that could release memory. A task that was blocked while copies were under way may fit now. Steps, until
-// a task is issued: the front retries alone; the front retries after compaction; all other tasks retry without the
-// front, so that these do not evict each other's chunks by turns; the front fails. A step only moves content out of the
-// memory of the tasks that retry, so that this ends. False: no task waits, or only for memory of others in the process.
+// a task is issued: the front retries alone; after compaction; after one of its chunks has changed places with another,
+// as long as there are such; all other tasks retry without the front, so that these do not evict each other's chunks
+// by turns; the front fails. A step only moves content out of the memory of the tasks that retry, so that this ends.
+// False: no task waits, or only for memory of others in the process.
 bool Scheduler::wait_in_vain() {
     if (num_blocked_ == 0 && !admission_.any_held_back()) return false;
     switch (tried_) {
@@ -179,6 +184,10 @@ bool Scheduler::wait_in_vain() {
         tried_ = Tried::compaction;
         [[fallthrough]];
     case Tried::compaction:
+        if (swap()) {
+            retry_all();
+            return true;
+        }
         tried_ = Tried::others;
         admission_.give_way();
         retry_all();
@@ -201,14 +210,25 @@ bool Scheduler::compact() {
     std::size_t bounce_bytes = 0;
     for (const MemoryIndex m : queues_.device_memories())
         bounce_bytes = std::max(bounce_bytes, residency_.bounce_bytes_to_compact(m));
-    if (bounce_bytes > residency_.bounce_bytes() && !bounce_refused_ && outbox_.ask_for_bounce(bounce_bytes)) {
-        ++in_flight_;
-        return true;
-    }
+    if (ask_for_bounce(bounce_bytes)) return true;
     bool any = residency_.compact(MemoryIndex::host());
     for (const MemoryIndex m : queues_.device_memories()) any = residency_.compact(m) || any;
     num_compactions_ += any ? 1 : 0;
     return any;
+}
+
+/// Brings the front one chunk nearer. True: chunks change places, or a bounce buffer was asked for.
+bool Scheduler::swap() {
+    Task* const front = admission_.closed_for();
+    if (front == nullptr) return false;
+    return ask_for_bounce(residency_.bounce_bytes_to_swap(*front)) || residency_.swap_for(*front);
+}
+
+/// False: there is one of that size, or none to be had.
+bool Scheduler::ask_for_bounce(std::size_t bytes) {
+    if (bytes <= residency_.bounce_bytes() || bounce_refused_ || !outbox_.ask_for_bounce(bytes)) return false;
+    ++in_flight_;
+    return true;
 }
 
 /// False: it is in no list of ready tasks that miss memory.

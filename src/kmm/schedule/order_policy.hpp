@@ -20,7 +20,9 @@ struct ReadyTask {
     std::size_t missing_bytes = 0;  ///< to fetch or to find room for
     std::size_t moved_bytes = 0;    ///< over links, for its sake, until what it has written is saved
     bool needs_room = true;         ///< more than a small share of its memory
+    bool makes = false;             ///< content that no task has made before
     bool enables = false;           ///< some task in the same memory waits for this one alone
+    std::uint64_t ready_at = 0;     ///< how many had become ready before
     std::uint64_t place = 0;        ///< in the order of submission
     std::uint64_t number = 0;       ///< tells tasks of one place apart
 };
@@ -29,6 +31,7 @@ struct ReadyTask {
 struct OrderKey {
     std::uint64_t first = 0;
     std::uint64_t second = 0;
+    std::uint64_t third = 0;
     std::uint64_t place = 0;
     std::uint64_t number = 0;
     friend auto operator<=>(const OrderKey&, const OrderKey&) = default;
@@ -46,13 +49,15 @@ constexpr bool takes_what_is_there(OrderPolicy policy) noexcept { return policy 
 constexpr OrderKey key_of(OrderPolicy policy, const ReadyTask& task) noexcept {
     switch (policy) {
     case OrderPolicy::fewest_bytes_a_task:
-        // What moves nothing and only needs room, which pushes something out, unless it is little.
-        if (task.moved_bytes == 0) return {0, task.needs_room ? 1u : 0u, task.place, task.number};
-        return {task.moved_bytes, task.enables ? 0u : 1u, task.place, task.number};
-    case OrderPolicy::fewest_bytes: return {task.missing_bytes, 0, task.place, task.number};
+        // What moves nothing and only needs room, which pushes something out, unless it is little. Last what makes
+        // content: it adds to what must stay.
+        if (task.moved_bytes == 0 && task.makes) return {0, task.needs_room ? 2u : 0u, 0, task.place, task.number};
+        if (task.moved_bytes == 0) return {0, task.needs_room ? 1u : 0u, task.ready_at, task.place, task.number};
+        return {task.moved_bytes, task.enables ? 0u : 1u, 0, task.place, task.number};
+    case OrderPolicy::fewest_bytes: return {task.missing_bytes, 0, 0, task.place, task.number};
     case OrderPolicy::as_submitted: break;
     }
-    return {0, 0, task.place, task.number};
+    return {0, 0, 0, task.place, task.number};
 }
 
 /// So many of the first are compared by what becomes possible with them.

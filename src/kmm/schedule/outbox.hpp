@@ -33,8 +33,8 @@ class Outbox {
     virtual void launch(std::uint32_t device, Task& task) = 0;     ///< device function; answer: `launched`
     virtual void run_on_host(Task& task) = 0;                      ///< answer: `host_done`
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;  ///< answer: `grown`
-    /// Asks for a bounce buffer for compaction: page-locked host memory outside the budget. Replaces the one before.
-    /// Answer: `bounce_came`. False: not supported.
+    /// Asks for a bounce buffer, by way of which content changes its place: page-locked host memory outside the budget.
+    /// Replaces the one before. Answer: `bounce_came`. False: not supported.
     virtual bool ask_for_bounce(std::size_t) { return false; }
     /// memory::Requests::move_on_host.
     virtual void move_on_host(std::uintptr_t, std::uintptr_t, std::size_t) {}

@@ -42,6 +42,7 @@ Index Planner::add(Task& task) {
     if (task.index_in_plan < tasks_.size() && tasks_[task.index_in_plan] == &task) return task.index_in_plan;
     if (tasks_.size() == most_looked_at || !may_have(task)) return Rollout::none;
     Rollout::Task copy;
+    copy.ready_at = task.ready_at;
     copy.place = task.place();
     copy.open_predecessors = task.unissued_predecessors;
     copy.is_join = task.kind == graph::TaskKind::join;

@@ -39,7 +39,7 @@ Rollout::Index Rollout::add_task(const Task& task) {
     const auto index = static_cast<Index>(tasks_.size());
     tasks_.push_back(task);
     edges_of_.emplace_back();
-    task_states_.push_back({false, task.open_predecessors, 0});
+    task_states_.push_back({false, task.open_predecessors, task.ready_at});
     for (const Access& a : task.used()) {
         Chunk& chunk = chunks_[a.chunk];
         for (std::uint8_t i = 0; i < chunk.num_uses; ++i) {
@@ -80,8 +80,11 @@ void Rollout::reset(Source& source) {
         chunk_states_[i].place_here = static_cast<std::uint32_t>(here_.size());
         here_.push_back(static_cast<Index>(i));
     }
-    for (std::size_t i = 0; i < tasks_.size(); ++i) task_states_[i] = {false, tasks_[i].open_predecessors, i};
-    num_ready_ = tasks_.size();
+    num_ready_ = 0;
+    for (std::size_t i = 0; i < tasks_.size(); ++i) {
+        task_states_[i] = {false, tasks_[i].open_predecessors, tasks_[i].ready_at};
+        num_ready_ = std::max(num_ready_, tasks_[i].ready_at + 1);
+    }
     room_bytes_ = free_bytes_;
     moved_bytes_ = 0;
     const std::size_t num_tasks = tasks_.size();  // those that are added meanwhile have predecessors
@@ -250,6 +253,7 @@ ReadyTask Rollout::weigh(Index index) const noexcept {
     }
     known.moved_bytes = fetched <= used / little ? 0 : fetched + saved;
     known.needs_room = known.missing_bytes > limit_bytes_ / small_share;
+    known.ready_at = task_states_[index].ready_at;
     known.place = task.place;
     known.number = index;
     return known;

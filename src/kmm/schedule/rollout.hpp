@@ -54,6 +54,7 @@ class Rollout {
         bool writes = false;
     };
     struct Task {
+        std::uint64_t ready_at = 0;
         std::uint64_t place = 0;
         std::uint32_t open_predecessors = 0;  ///< 0: ready
         bool is_join = false;                 ///< runs nowhere: done when it becomes ready

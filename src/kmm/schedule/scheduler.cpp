@@ -67,6 +67,7 @@ void Scheduler::make_ready(Task& task) {
         return;
     }
     task.state.store(TaskState::ready, std::memory_order_relaxed);
+    task.ready_at = num_ready_++;
     task.waits_at_ready = queues_[task.memory].num_waits;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         note_task(*s, trace::What::ready, task);
@@ -105,6 +106,7 @@ void Scheduler::enqueue(Task& task) {
 void Scheduler::weigh(Task& task) {
     task.moved_bytes = residency_.moved_bytes(task);
     task.enables = Lookahead::enables(task);
+    task.makes = residency_.made_bytes(task) != 0;
 }
 
 /// Where all but one of a task's predecessors are issued, that one may have become more urgent. O(predecessors), once
@@ -171,7 +173,8 @@ void Scheduler::dispatch() {
             for (const MemoryIndex m : queues_.memories()) dispatch_memory(m);
         }
         run_steps();
-        if (num_issued_ == before && !spend_reserves() && (in_flight_ != 0 || !wait_in_vain())) break;
+        if (num_issued_ == before && !hurry(Admission::Haste::pushes_out) && (in_flight_ != 0 || !wait_in_vain()))
+            break;
     }
     recycle_finished();
 }

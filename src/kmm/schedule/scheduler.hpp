@@ -80,6 +80,9 @@ class Scheduler final : private memory::Requests {
     /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited
     /// all the time.
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
+    /// No task has ended for long, and a thread of the program waits: for a task that is held back, perhaps, on which
+    /// what runs depends by way of that thread.
+    void nothing_moves();
     /// The answer to Outbox::ask_for_bounce; 0 bytes: there is none.
     void bounce_came(std::uintptr_t address, std::size_t bytes);
     /// Memory that was taken back and could not be exchanged: no answer to anything.
@@ -223,8 +226,8 @@ class Scheduler final : private memory::Requests {
     OrderKey key_of(const Task& task) const noexcept {
         constexpr std::size_t small_share = 256;
         const bool needs_room = task.missing_bytes > residency_.limit(task.memory) / small_share;
-        return schedule::key_of(options_.order, {task.missing_bytes, task.moved_bytes, needs_room, task.enables,
-                                                 task.place(), task.number});
+        return schedule::key_of(options_.order, {task.missing_bytes, task.moved_bytes, needs_room, task.makes,
+                                                 task.enables, task.ready_at, task.place(), task.number});
     }
     void notice_last_predecessor(const Task& next);
     Task& choose_to_fetch(Queue& queue, MemoryIndex memory);
@@ -268,9 +271,11 @@ class Scheduler final : private memory::Requests {
     bool is_awaited_elsewhere(const Task& task) const noexcept;
     void settle_barriers();
     void drop_user(memory::Array& array, std::uint64_t users);
-    bool spend_reserves();
+    bool hurry(Admission::Haste haste);
     bool wait_in_vain();
     bool compact();
+    bool swap();
+    bool ask_for_bounce(std::size_t bytes);
     bool try_front();
     /// What was tried in vain may succeed now.
     void may_fit_now() noexcept {
@@ -321,6 +326,7 @@ class Scheduler final : private memory::Requests {
     bool bounce_refused_ = false;        ///< since a task was issued
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
+    std::uint64_t num_ready_ = 0;  ///< that have become ready so far
     std::uint64_t num_steps_ = 0;
     graph::Vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;

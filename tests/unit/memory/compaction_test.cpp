@@ -1,7 +1,8 @@
-// What is in a memory is moved together: which copies, behind what, and what stays.
+// What is in a memory is moved together, or changes places with another's: which copies, behind what, and what stays.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 
@@ -324,6 +325,126 @@ class Bytes {
   private:
     std::map<std::uintptr_t, int> values_;
 };
+
+/// Each memory has `chunks` of one unit, and is full of them.
+class Swap : public Compaction {
+  protected:
+    void fill(std::size_t chunks) {
+        start({chunks * unit, chunks * unit, chunks * unit});
+        for (const MemoryIndex m : {host, gpu, gpu_1}) {
+            residency_->grown(m, base_[m], chunks * unit);
+            for (std::size_t i = 0; i < chunks; ++i) {
+                Chunk& chunk = make(1, m);
+                chunks_[m].push_back(&chunk);
+                note(chunk, m, static_cast<int>(++num_made_));
+            }
+        }
+        all_done();
+    }
+    void note(Chunk& chunk, MemoryIndex m, int value) {
+        values_[&chunk] = value;
+        bytes_.fill(chunk.replicas[m].address, chunk.size_bytes, value);
+    }
+    bool is_right(Chunk& chunk, MemoryIndex m) {
+        return chunk.replicas[m].version == chunk.version &&
+               bytes_.is_filled(chunk.replicas[m].address, chunk.size_bytes, values_[&chunk]);
+    }
+    /// What was asked for happens, moves first: these are done before a copy begins.
+    void run_copies() {
+        for (const Script::Move& m : script_.moves) bytes_.copy(m.source, m.destination, m.bytes);
+        for (const Script::Copy& c : script_.copies) bytes_.copy(c.source, c.destination, c.chunk->size_bytes);
+        script_.moves.clear();
+        all_done();
+    }
+
+    PerMemory<std::vector<Chunk*>> chunks_ = PerMemory<std::vector<Chunk*>>::of_devices(2);
+    std::map<Chunk*, int> values_;
+    std::size_t num_made_ = 0;
+    Bytes bytes_;
+};
+
+TEST_F(Swap, a_chunk_on_the_host_and_one_of_a_full_device_change_places_by_way_of_the_bounce_buffer) {
+    fill(2);
+    Chunk& wanted = *chunks_[host][1];
+    Chunk& beside = *chunks_[gpu][0];
+    Task& task = make_task(gpu, {{&beside, false, false}, {&wanted, true, false}});
+    ASSERT_EQ(place(task), Placement::full);
+    EXPECT_EQ(residency_->bounce_bytes_to_swap(task), unit);
+    EXPECT_FALSE(residency_->swap_for(task)) << "there is no buffer";
+    residency_->set_bounce(bounce, unit);
+    ASSERT_TRUE(residency_->swap_for(task));
+    ASSERT_EQ(script_.moves.size(), 1u);
+    ASSERT_EQ(script_.copies.size(), 2u);
+    EXPECT_TRUE(script_.copies[0].from == gpu && script_.copies[0].to == host);
+    EXPECT_TRUE(script_.copies[1].from == host && script_.copies[1].to == gpu);
+    EXPECT_TRUE(waits_for(script_.copies[1], script_.copies[0]));
+    const Fence last = script_.copies[1].fence;
+    EXPECT_EQ(place(task), Placement::granted);
+    EXPECT_TRUE(comes_after(task, last));
+    run_copies();
+    Chunk& left = *chunks_[gpu][1];
+    EXPECT_TRUE(is_right(left, host) && is_right(wanted, gpu) && is_right(beside, gpu));
+    EXPECT_EQ(left.replicas.find(gpu), nullptr);
+    EXPECT_EQ(wanted.replicas.find(host), nullptr);
+    for (const MemoryIndex m : {host, gpu, gpu_1}) EXPECT_EQ(residency_->counters(m).current_bytes, 2 * unit);
+    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, unit);
+}
+
+TEST_F(Swap, the_one_that_leaves_is_needed_last_and_none_of_the_tasks_own) {
+    fill(3);
+    Task& soon = make_task(gpu, {{chunks_[gpu][1], false, false}});
+    Task& task = make_task(gpu, {{chunks_[gpu][0], false, false}, {chunks_[host][0], false, false}});
+    ASSERT_EQ(place(task), Placement::full);
+    residency_->set_bounce(bounce, unit);
+    ASSERT_TRUE(residency_->swap_for(task));
+    run_copies();
+    EXPECT_TRUE(is_right(*chunks_[gpu][2], host));
+    EXPECT_EQ(place(soon), Placement::granted);
+}
+
+TEST_F(Swap, for_a_task_on_the_host_and_between_two_devices_all_content_stays_right) {
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        std::mt19937_64 random(seed);
+        arrays_.clear();
+        chunks_ = PerMemory<std::vector<Chunk*>>::of_devices(2);
+        values_.clear();
+        fill(3);
+        residency_->set_bounce(bounce, unit);
+        for (int i = 0; i < 20; ++i) {
+            const auto m = std::array{host, gpu, gpu_1}[random() % 3];
+            std::vector<Use> uses;
+            std::vector<Chunk*> all;
+            for (const auto& [chunk, value] : values_) all.push_back(chunk);
+            std::shuffle(all.begin(), all.end(), random);
+            for (std::size_t k = 0; k < 1 + seed % 3; ++k) uses.push_back({all[k], random() % 2 == 0, false});
+            Task& task = make_task(m, uses);
+            std::size_t swaps = 0;
+            while (place(task) != Placement::granted) {
+                ASSERT_TRUE(residency_->swap_for(task)) << seed;
+                run_copies();
+                ASSERT_LE(++swaps, 2 * uses.size()) << "each brings a chunk at least as near as the host";
+            }
+            residency_->issued(task, {static_cast<LaneId>(m.index()), ++script_.position});
+            run_copies();
+            for (const Use& u : uses) EXPECT_TRUE(is_right(*u.chunk, m)) << seed;
+        }
+    }
+}
+
+TEST_F(Swap, chunks_of_other_sizes_do_not_take_part) {
+    start({2 * unit, 2 * unit});
+    for (const MemoryIndex m : {host, gpu}) residency_->grown(m, base_[m], 2 * unit);
+    Chunk& large = make(2, host);
+    make(1);
+    make(1);
+    all_done();
+    Task& task = make_task(gpu, {{&large, false, false}});
+    ASSERT_EQ(place(task), Placement::full);
+    EXPECT_EQ(residency_->bounce_bytes_to_swap(task), 0u);
+    residency_->set_bounce(bounce, 2 * unit);
+    EXPECT_FALSE(residency_->swap_for(task));
+    EXPECT_TRUE(script_.copies.empty());
+}
 
 TEST_F(Compaction, random_content_arrives_at_its_new_place_and_what_is_free_is_one_piece_in_each_region) {
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {

@@ -114,7 +114,7 @@ TEST(Admission, a_pipeline_over_arrays_that_are_dropped_pushes_nothing_out_in_wh
     }
 }
 
-TEST(Admission, who_makes_content_ahead_of_its_turn_leaves_half_of_the_memory_and_goes_on_when_the_front_has_passed) {
+TEST(Admission, who_makes_content_ahead_of_its_turn_leaves_more_than_half_of_the_memory_until_the_front_has_passed) {
     Program s({64 * unit, 8 * unit});
     Task& gate = s.run(TaskKind::host, host, {});
     Array& of_front = s.make_array(1);
@@ -123,7 +123,7 @@ TEST(Admission, who_makes_content_ahead_of_its_turn_leaves_half_of_the_memory_an
     for (Chunk& c : made.chunks) s.run(TaskKind::kernel, gpu, {{&c, true, true}});
     s.dispatch();
     EXPECT_FALSE(s.is_handed_out(front.number));
-    EXPECT_EQ(s.num_kernels(), 4u);
+    EXPECT_EQ(s.num_kernels(), 3u);
     s.finish();
     EXPECT_EQ(s.num_kernels(), 8u);
     EXPECT_TRUE(s.scheduler->idle());
@@ -250,6 +250,68 @@ TEST(Admission, the_front_pushes_content_from_one_device_to_another_where_the_ho
     EXPECT_EQ(s.failures.size(), 1u);
     EXPECT_EQ(s.failures.count(last), 1u);
     EXPECT_TRUE(s.scheduler->idle());
+}
+
+TEST(Admission, a_device_and_a_host_that_are_full_to_the_last_byte_exchange_chunks) {
+    for (const bool has_bounce : {false, true}) {
+        Program s({4 * unit, 2 * unit, 2 * unit});
+        s.has_bounce = has_bounce;
+        Array& a = s.make_array(8);
+        for (std::size_t c = 0; c < 8; ++c) {
+            const MemoryIndex m = c < 4 ? host : c < 6 ? gpu : gpu_1;
+            s.run(m.is_host() ? TaskKind::host : TaskKind::kernel, m, {{&a.chunks[c], true, true}});
+            s.finish();
+        }
+        for (const MemoryIndex m : {gpu, host, gpu_1})
+            for (std::size_t c = 0; c < 8; c += 2)
+                s.run(m.is_host() ? TaskKind::host : TaskKind::kernel, m,
+                      {{&a.chunks[c], true, false}, {&a.chunks[c + 1], false, false}});
+        s.finish();
+        EXPECT_EQ(s.failures.empty(), has_bounce) << "without the bounce buffer there is no way";
+        EXPECT_TRUE(s.scheduler->idle());
+    }
+}
+
+TEST(Admission, what_makes_content_goes_ahead_of_what_does_not_fit_where_nothing_moves) {
+    Program s({4 * unit, 6 * unit});
+    Array& flag = s.make_array(1);
+    Array& a = s.make_array(6);
+    const TaskNumber gate = s.run(TaskKind::host, host, {{&flag.chunks[0], true, true}}).number;
+    for (std::size_t c = 0; c < 4; ++c) s.run(TaskKind::kernel, gpu, {{&a.chunks[c], true, true}});
+    // It holds 5 units and needs 5; with a margin of one in each memory that is too much.
+    s.run(TaskKind::kernel, gpu,
+          {{&flag.chunks[0], false, false},
+           {&a.chunks[0], false, false},
+           {&a.chunks[1], false, false},
+           {&a.chunks[2], false, false},
+           {&a.chunks[3], false, false}},
+          {gate});
+    s.run(TaskKind::kernel, gpu, {{&a.chunks[4], true, true}});
+    s.dispatch();
+    while (s.num_finished() != s.instructions.size()) s.complete_one();
+    EXPECT_EQ(s.num_kernels(), 4u);
+    s.scheduler->nothing_moves();
+    s.dispatch();
+    EXPECT_EQ(s.num_kernels(), 5u) << "the host function may wait for it";
+    s.finish();
+    EXPECT_TRUE(s.failures.empty());
+}
+
+TEST(Admission, what_makes_content_takes_the_headroom_where_only_functions_of_the_program_run) {
+    Program s({8 * unit, 2 * unit});
+    Array& flag = s.make_array(1);
+    Array& a = s.make_array(3);
+    const TaskNumber gate = s.run(TaskKind::host, host, {{&flag.chunks[0], true, true}}).number;
+    const TaskNumber first =
+        s.run(TaskKind::host, host, {{&flag.chunks[0], false, false}, {&a.chunks[0], true, true}}, {gate}).number;
+    s.run(TaskKind::kernel, gpu, {{&a.chunks[1], true, true}});
+    s.run(TaskKind::kernel, gpu, {{&a.chunks[2], true, true}});
+    s.dispatch();
+    s.complete_one();
+    EXPECT_EQ(s.num_kernels(), 2u) << "the host function may wait for them";
+    s.finish();
+    EXPECT_EQ(s.ran.back(), first);
+    EXPECT_TRUE(s.failures.empty());
 }
 
 TEST(Admission, each_front_is_tried_before_one_behind_it_fails_that_is_refused_room_meanwhile) {

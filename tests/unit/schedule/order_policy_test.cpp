@@ -14,14 +14,21 @@ using kmm::schedule::ReadyTask;
 
 constexpr OrderPolicy ours = OrderPolicy::fewest_bytes_a_task;
 
-TEST(OrderPolicy, takes_what_moves_nothing_in_the_order_of_submission_unless_it_needs_much_more_room) {
-    const ReadyTask late{.missing_bytes = 65, .place = 2};
-    const ReadyTask early{.missing_bytes = 100, .place = 1};
-    const ReadyTask small{.missing_bytes = 4, .needs_room = false, .place = 3};
-    const ReadyTask moves{.missing_bytes = 1, .moved_bytes = 1};
+TEST(OrderPolicy, takes_what_moves_nothing_as_it_became_ready_unless_it_needs_much_more_room) {
+    const ReadyTask late{.missing_bytes = 65, .ready_at = 9, .place = 1};
+    const ReadyTask early{.missing_bytes = 100, .ready_at = 8, .place = 2};
+    const ReadyTask small{.missing_bytes = 4, .needs_room = false, .ready_at = 10, .place = 3};
+    const ReadyTask moves{.missing_bytes = 1, .moved_bytes = 1, .ready_at = 1};
     EXPECT_LT(key_of(ours, early), key_of(ours, late));
     EXPECT_LT(key_of(ours, small), key_of(ours, early)) << "it pushes next to nothing out";
     EXPECT_LT(key_of(ours, late), key_of(ours, moves));
+    const ReadyTask makes{.missing_bytes = 65, .makes = true, .ready_at = 1, .place = 7};
+    const ReadyTask makes_first{.missing_bytes = 65, .makes = true, .ready_at = 2, .place = 6};
+    const ReadyTask makes_little{.missing_bytes = 4, .needs_room = false, .makes = true, .ready_at = 1, .place = 8};
+    EXPECT_LT(key_of(ours, late), key_of(ours, makes_first));
+    EXPECT_LT(key_of(ours, makes_first), key_of(ours, makes));
+    EXPECT_LT(key_of(ours, makes_little), key_of(ours, late));
+    EXPECT_LT(key_of(ours, makes), key_of(ours, moves));
 }
 
 TEST(OrderPolicy, takes_what_moves_least_then_what_others_wait_for_then_what_was_submitted_first) {

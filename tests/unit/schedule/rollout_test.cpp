@@ -32,7 +32,7 @@ class RolloutTest : public ::testing::Test, protected Rollout::Source {
     };
     Index task(std::uint64_t place, const Uses& uses, const std::vector<Index>& after = {}, bool is_join = false) {
         Rollout::Task t;
-        t.place = place;
+        t.place = t.ready_at = place;
         t.open_predecessors = static_cast<std::uint32_t>(after.size());
         t.is_join = is_join;
         for (const Index c : uses.reads) t.accesses[t.num_accesses++] = {c, true, false};
@@ -156,7 +156,7 @@ TEST_F(RolloutTest, drops_what_is_replaced_next_although_the_order_uses_it) {
     const Index e = chunk({2}, true), x = chunk({1});
     const Index reads_x = task(1, {{x}, {}}), reads_e = task(2, {{e}, {}});
     Rollout::Task overwrites;
-    overwrites.place = 3;
+    overwrites.place = overwrites.ready_at = 3;
     overwrites.num_accesses = 1;
     overwrites.accesses[0] = {d, false, true};
     const Index replaces_d = rollout_.add_task(overwrites);

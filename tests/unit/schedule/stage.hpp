@@ -141,6 +141,7 @@ class Stage : public Outbox {
         scheduler->advance(i.lane, i.position);
         dispatch();
     }
+    std::size_t num_finished() const noexcept { return finished_; }  ///< of `instructions`
     bool done(Fence f) const {
         const auto it = completed.find(f.lane);
         return it != completed.end() && it->second >= f.position;
