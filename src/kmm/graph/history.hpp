@@ -168,7 +168,7 @@ class ChunkHistory {
     // More readers than this are replaced by one join of them: a later write then has few predecessors.
     static constexpr std::size_t max_readers = 8;
     // Of more readers of parts than this, the older ones count as readers of each segment that they have read in.
-    static constexpr std::size_t max_part_readers = 16;
+    static constexpr std::size_t max_part_readers = 32;
     // Most shared regions of a chunk. Beyond it the oldest is dropped, and its readers count as readers of parts.
     static constexpr std::size_t max_shared = 4;
     // Up to here comparing with each segment costs less than a tree.

@@ -277,15 +277,15 @@ struct Task {
 
     // ---- readiness (schedule)
     std::size_t missing_bytes = 0;  ///< memory::Residency::missing_bytes
-    std::uint64_t ready_at = 0;     ///< how many had become ready before it
-    std::size_t moved_bytes = 0;    ///< memory::Residency::moved_bytes, in the fetch queue
-    std::size_t held_bytes = 0;     ///< what the program held when it submitted the task: see graph::HeldBytes
+    std::uint32_t ready_at = 0;     ///< how many had become ready before it; wraps: a choice hangs on it, nothing else
+    std::uint32_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
+    std::size_t moved_bytes = 0;       ///< memory::Residency::moved_bytes, in the fetch queue
+    std::size_t held_bytes = 0;        ///< what the program held when it submitted the task: see graph::HeldBytes
     union {
         TaskNumber last_when_queued = 0;  ///< the latest task when this one came into a fetch queue first
         TaskNumber awaited_predecessor;  ///< once the runtime gives up: what it waited for at the last look; 0: nothing
     };
-    std::uint64_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
-    TaskNumber comes_before = 0;       ///< a helper: the first number of those that come after it
+    TaskNumber comes_before = 0;  ///< a helper: the first number of those that come after it
 
     // ---- result
     std::shared_ptr<Failure> failure;

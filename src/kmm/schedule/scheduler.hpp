@@ -168,12 +168,12 @@ class Scheduler final : private memory::Requests {
         /// are blocked.
         graph::TaskList lacking;
         // The memory service awaits such memory on their behalf, one wait at a time, numbered from 1.
-        std::uint64_t num_waits = 0;  ///< begun so far
+        std::uint32_t num_waits = 0;  ///< begun so far
         bool waits = false;           ///< the latest has not been answered
         bool patient = false;         ///< the latest tries until its timeout, and not only once
         /// Number of the latest patient wait that timed out; 0: memory has come since. A task fails that became ready
         /// before that wait began. One that became ready later gets a patient wait of its own.
-        std::uint64_t timed_out = 0;
+        std::uint32_t timed_out = 0;
         bool stalled = false;
         std::uint32_t in_flight = 0;
         TaskNumber oldest = 0;            ///< the first of `by_age`, when a task was chosen last
@@ -326,7 +326,7 @@ class Scheduler final : private memory::Requests {
     bool bounce_refused_ = false;        ///< since a task was issued
     bool any_stalled_ = false;
     std::uint64_t num_issued_ = 0;
-    std::uint64_t num_ready_ = 0;  ///< that have become ready so far
+    std::uint32_t num_ready_ = 0;  ///< that have become ready so far
     std::uint64_t num_steps_ = 0;
     graph::Vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;
