@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
 
 #include "kmm/graph/box.hpp"
 #include "kmm/graph/host_reserve.hpp"
@@ -12,17 +15,28 @@
 
 namespace kmm::graph {
 
-/// A short list, oldest first; a box takes 16 bytes for each axis. Every call costs O(readers).
+/// A short list, oldest first; a box takes 8 bytes for each axis, or 16 where some side is 2^31 or more elements away
+/// from the first box's begin. Every call costs O(readers).
 class PartReaders {
   public:
     /// Axes from `rank` on are not looked at.
     explicit PartReaders(std::size_t rank) noexcept : rank_(rank) {}
 
     void clear() noexcept { data_.clear(); }
-    std::size_t size() const noexcept { return data_.size() / entry_size(); }
-    /// Throws std::bad_alloc.
+    std::size_t size() const noexcept { return data_.empty() ? 0 : (data_.size() - origin_words()) / entry_words(); }
+    /// Throws std::bad_alloc, with nothing done.
     void add(const Box& box, TaskNumber task) {
-        data_.resize(data_.size() + entry_size());
+        if (data_.empty()) {
+            data_.reserve(origin_words() + narrow_words() * few);
+            data_.resize(origin_words());
+            for (std::size_t k = 0; k < rank_; ++k) put_long(2 * k, box.begin[k]);
+            is_wide_ = false;
+        }
+        if (!is_wide_ && !is_narrow(box)) widen();
+        const std::size_t words = data_.size() + entry_words();
+        // There may be many such lists: half as much again, and not twice as much.
+        if (words > data_.capacity()) data_.reserve(data_.size() + std::max(few, size() / 2) * entry_words());
+        data_.resize(words);
         put(size() - 1, box, task);
     }
     /// Whether the last one is this task, and has read all of the box.
@@ -38,13 +52,14 @@ class PartReaders {
         std::size_t kept = 0;
         for (std::size_t i = 0; i < size(); ++i)
             if (!drops(task_of(i))) move(i, kept++);
-        data_.resize(kept * entry_size());
+        keep(kept);
     }
     /// Drops the oldest ones, all but so many: calls `f(task, box)` for each.
     template<typename F> void shorten(std::size_t most, F&& f) {
         const std::size_t count = size() - std::min(most, size());
         for (std::size_t i = 0; i < count; ++i) f(task_of(i), box_of(i));
-        data_.erase(data_.begin(), data_.begin() + static_cast<std::ptrdiff_t>(count * entry_size()));
+        for (std::size_t i = count; i < size(); ++i) move(i, i - count);
+        keep(size() - count);
     }
     /// The region is written: calls `f(task)` for each that has read an element of it. What nobody has read beside the
     /// region goes; where one box is left, it is that from then on.
@@ -62,36 +77,87 @@ class PartReaders {
             }
             move(i, kept++);
         }
-        data_.resize(kept * entry_size());
+        keep(kept);
     }
 
   private:
-    // The task's number, then begin and end of each axis.
-    std::size_t entry_size() const noexcept { return 1 + 2 * rank_; }
-    TaskNumber task_of(std::size_t i) const noexcept { return static_cast<TaskNumber>(data_[i * entry_size()]); }
+    static constexpr std::size_t few = 4;  // entries that are made room for at once
+
+    // First the origin, two words for each axis. Then the entries: the task's number in two words, then begin and end
+    // of each axis, as distances from the origin, in one word each; with `is_wide_` in two.
+    std::size_t origin_words() const noexcept { return 2 * rank_; }
+    std::size_t narrow_words() const noexcept { return 2 + 2 * rank_; }
+    std::size_t entry_words() const noexcept { return 2 + (is_wide_ ? 4 : 2) * rank_; }
+    std::size_t place_of(std::size_t i) const noexcept { return origin_words() + i * entry_words(); }
+    std::int64_t long_at(std::size_t at) const noexcept {
+        std::int64_t value;
+        std::memcpy(&value, data_.data() + at, sizeof value);
+        return value;
+    }
+    void put_long(std::size_t at, std::int64_t value) noexcept { std::memcpy(data_.data() + at, &value, sizeof value); }
+    bool is_narrow(const Box& box) const noexcept {
+        constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+        for (std::size_t k = 0; k < rank_; ++k) {
+            const std::int64_t origin = long_at(2 * k);
+            if (box.begin[k] < origin - most || box.end[k] > origin + most) return false;
+        }
+        return true;
+    }
+    /// Throws std::bad_alloc, with nothing done.
+    void widen() {
+        PartReaders wide(rank_);
+        wide.data_.reserve(origin_words() + (size() + 1) * (2 + 4 * rank_));
+        wide.data_.assign(data_.begin(), data_.begin() + static_cast<std::ptrdiff_t>(origin_words()));
+        wide.is_wide_ = true;
+        each([&wide](TaskNumber task, const Box& box) { wide.add(box, task); });
+        *this = std::move(wide);
+    }
+    TaskNumber task_of(std::size_t i) const noexcept { return static_cast<TaskNumber>(long_at(place_of(i))); }
     Box box_of(std::size_t i) const noexcept {
-        const std::int64_t* const sides = data_.data() + i * entry_size() + 1;
+        std::size_t at = place_of(i) + 2;
         Box box;
         for (std::size_t k = 0; k < rank_; ++k) {
-            box.begin[k] = sides[2 * k];
-            box.end[k] = sides[2 * k + 1];
+            const std::int64_t origin = long_at(2 * k);
+            box.begin[k] = origin + take(&at);
+            box.end[k] = origin + take(&at);
         }
         return box;
     }
+    std::int64_t take(std::size_t* at) const noexcept {
+        const std::int64_t value = is_wide_ ? long_at(*at) : data_[*at];
+        *at += is_wide_ ? 2 : 1;
+        return value;
+    }
     void put(std::size_t i, const Box& box, TaskNumber task) noexcept {
-        std::int64_t* at = data_.data() + i * entry_size();
-        *at++ = static_cast<std::int64_t>(task);
+        std::size_t at = place_of(i);
+        put_long(at, static_cast<std::int64_t>(task));
+        at += 2;
+        const auto put_side = [&](std::int64_t distance) {
+            if (is_wide_)
+                put_long(at, distance);
+            else
+                data_[at] = static_cast<std::int32_t>(distance);
+            at += is_wide_ ? 2 : 1;
+        };
         for (std::size_t k = 0; k < rank_; ++k) {
-            *at++ = box.begin[k];
-            *at++ = box.end[k];
+            const std::int64_t origin = long_at(2 * k);
+            put_side(box.begin[k] - origin);
+            put_side(box.end[k] - origin);
         }
     }
     void move(std::size_t from, std::size_t to) noexcept {
-        if (from != to) std::copy_n(data_.data() + from * entry_size(), entry_size(), data_.data() + to * entry_size());
+        if (from == to) return;
+        std::copy_n(data_.data() + place_of(from), entry_words(), data_.data() + place_of(to));
+    }
+    /// The first so many.
+    void keep(std::size_t count) noexcept {
+        if (data_.empty()) return;
+        data_.resize(count == 0 ? 0 : place_of(count));
     }
 
     std::size_t rank_;
-    Vector<std::int64_t> data_;
+    bool is_wide_ = false;
+    Vector<std::int32_t> data_;
 };
 
 }  // namespace kmm::graph
