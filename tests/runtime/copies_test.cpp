@@ -1,4 +1,4 @@
-// Copies with the program's memory where the runtime's memories are full, and what is left of one that fails.
+// copy_to and copy_from with full memories; what a failed copy leaves in its destination.
 #include "harness.hpp"
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// Failures of unusual form: exceptions without a text, functions that end their thread, very many that nobody asked
-// for, and what a transfer behind a task leaves of the task's other results.
+// Unusual failures: exceptions without a text, functions that end their thread, thousands of undelivered failures, and
+// the other results of a task whose write-back fails.
 #include "harness.hpp"
 
 #include <pthread.h>

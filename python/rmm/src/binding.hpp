@@ -2,8 +2,8 @@
 //
 // Rules: nobody waits for a lock of a resource or of the driver while holding the GIL, and nobody takes the GIL while
 // holding a lock of the library. (The lock of the devices' table is taken with the GIL: nothing is called under it.)
-// What Python objects hold of the library is let go of without the GIL. Natives hold nothing of Python: whoever holds a
-// native holds the object of Python too, and that owns the functions which the native calls. Must not know: kmm.
+// Python objects release natives without the GIL. A native owns no Python object: the owner of a native also owns its
+// Python object, which owns the functions that the native calls. Must not know: kmm.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -35,7 +35,7 @@ struct buffer {
         }
         let_go(from.held);
     }
-    /// The collector has found that nobody reaches the buffer and its resource.
+    /// tp_clear: the buffer and its resource are garbage.
     static void release(void* self) noexcept {
         auto& gone = *static_cast<buffer*>(self);
         std::optional<rmm::device_buffer> memory(std::move(*gone.data));  // leaves an empty one

@@ -89,7 +89,7 @@ int device_of(nb::handle number) {
 void set(int device, known_resource known) {
     const auto* const of_others = dynamic_cast<const borrowed*>(known.held.get());
     owned_resource entry{&known.held->object(), nullptr, nullptr, true};
-    // Of a resource that Python has not made, whoever keeps that alive: C finds its own again by him.
+    // A resource that C++ or C made has an owner there, by which the C interface finds it again.
     entry.owner = of_others != nullptr ? of_others->owner() : known.held;
     const bool needs_object = known.held->calls_python();
     entry.face = face_for(std::move(known));

@@ -166,7 +166,7 @@ std::uintptr_t Fiber::restart_stack() const noexcept {
 }
 
 __attribute__((no_sanitize_address)) void Fiber::restart(Fiber* self) noexcept {
-    // An exception on its way is left where it is: nobody can catch it any more.
+    // An exception that is being thrown is leaked: the frames that could catch it are gone.
     *reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals()) = {};
     if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(self->stack_, self->stack_bytes_);
     self->overflowed_ = true;

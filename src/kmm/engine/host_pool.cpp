@@ -41,8 +41,8 @@ void end_payload(graph::Task& task, const void* runtime, bool device_views, Work
     task.drop_payload();
 }
 
-/// What a task ends with whose function does not return. The unwinding that pthread_exit begins must go on to the
-/// thread's end: whoever catches it (abi::__forced_unwind) rethrows it, else the process ends.
+/// Error of a task whose function ends its thread. The unwinding of pthread_exit must reach the end of the thread: a
+/// handler that catches abi::__forced_unwind must rethrow it, else the process ends.
 std::exception_ptr thread_was_ended() {
     return std::make_exception_ptr(
         std::runtime_error("the function ended the library's thread that ran it (pthread_exit, or a pthread_cancel "

@@ -34,7 +34,7 @@ class PartReaders {
         }
         if (!is_wide_ && !is_narrow(box)) widen();
         const std::size_t words = data_.size() + entry_words();
-        // There may be many such lists: half as much again, and not twice as much.
+        // Grows by half instead of doubling: an array has one list for each chunk.
         if (words > data_.capacity()) data_.reserve(data_.size() + std::max(few, size() / 2) * entry_words());
         data_.resize(words);
         put(size() - 1, box, task);
@@ -81,7 +81,7 @@ class PartReaders {
     }
 
   private:
-    static constexpr std::size_t few = 4;  // entries that are made room for at once
+    static constexpr std::size_t few = 4;  // least growth, in entries
 
     // First the origin, two words for each axis. Then the entries: the task's number in two words, then begin and end
     // of each axis, as distances from the origin, in one word each; with `is_wide_` in two.
@@ -149,7 +149,7 @@ class PartReaders {
         if (from == to) return;
         std::copy_n(data_.data() + place_of(from), entry_words(), data_.data() + place_of(to));
     }
-    /// The first so many.
+    /// Drops all entries from `count` on.
     void keep(std::size_t count) noexcept {
         if (data_.empty()) return;
         data_.resize(count == 0 ? 0 : place_of(count));

@@ -276,8 +276,8 @@ struct Task {
     TaskWaiter* waiters = nullptr;       ///< threads that wait for it: see detail::SettledWaits
 
     // ---- readiness (schedule)
-    std::size_t missing_bytes = 0;  ///< memory::Residency::missing_bytes
-    std::uint32_t ready_at = 0;     ///< how many had become ready before it; wraps: a choice hangs on it, nothing else
+    std::size_t missing_bytes = 0;     ///< memory::Residency::missing_bytes
+    std::uint32_t ready_at = 0;        ///< how many had become ready before it; may wrap: it decides between tasks only
     std::uint32_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
     std::size_t moved_bytes = 0;       ///< memory::Residency::moved_bytes, in the fetch queue
     std::size_t held_bytes = 0;        ///< what the program held when it submitted the task: see graph::HeldBytes

@@ -205,7 +205,7 @@ void Residency::release(Replica& replica, const Fence* last) {
     space.unfit_bytes = ~std::size_t{0};
 }
 
-/// Its block is somebody else's now.
+/// Removes the record of a replica, without freeing its block.
 void Residency::forget(Replica& replica) {
     Chunk& chunk = *replica.chunk;
     const MemoryIndex m = replica.memory();
@@ -492,8 +492,8 @@ bool Residency::compact(MemoryIndex m) {
 
 // --------------------------------------------------------------------------------------------------------------- swap
 
-/// For the first of the task's chunks that has no block in its memory. One of `from` and `to` is the host: between two
-/// devices a chunk goes by way of it.
+/// Candidates for a swap, for the first of the task's chunks that has no block in its memory. Either `from` or `to` is
+/// the host: between two devices it takes two swaps.
 Residency::Swap Residency::find_swap(graph::Task& task) {
     Swap swap;
     for_each_place(task, [&](graph::Access&, Chunk& c) { c.hold = task.number; });
@@ -510,7 +510,8 @@ Residency::Swap Residency::find_swap(graph::Task& task) {
     return swap;
 }
 
-/// Of the chunks whose only copy lies in `m`, and that have no block in `other`. O(victims).
+/// Chunk of that block size with the farthest next use, whose only copy is in `m` and idle, and that has no block in
+/// `other`. Null: there is none. O(victims).
 Chunk* Residency::last_needed_of_size(MemoryIndex m, std::size_t bytes, MemoryIndex other) {
     VictimKey after{0, 0, nullptr};
     while (const Victim* const v = spaces_[m].victims.next(after, ~std::size_t{0}, &num_steps_)) {
@@ -529,8 +530,8 @@ std::size_t Residency::bounce_bytes_to_swap(graph::Task& task) {
     return (swap.from.is_host() ? swap.chunk : swap.other)->size_bytes;
 }
 
-/// What lies on the host goes to the bounce buffer at once, what lies on the device to its place, and then what is in
-/// the buffer to the device.
+/// Three copies: the host's chunk to the bounce buffer, before this returns; the device's chunk to the host; the buffer
+/// to the device.
 bool Residency::swap_for(graph::Task& task) {
     const Swap swap = find_swap(task);
     if (swap.chunk == nullptr) return false;
@@ -572,7 +573,7 @@ bool Residency::swap_for(graph::Task& task) {
     return true;
 }
 
-/// The chunk's content comes to a block of its own there.
+/// Records a replica in `block`, which the copy at `fence` fills with the chunk's content.
 void Residency::arrive(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block, Fence fence) {
     take(chunk, m, block);
     Replica& r = chunk.replicas.at(m);

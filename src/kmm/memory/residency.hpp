@@ -138,11 +138,11 @@ class Residency {
     void set_bounce(std::uintptr_t address, std::size_t bytes) noexcept;
     /// There is none any more; what on a device still uses it.
     FenceSet take_bounce() noexcept { return bounce_bytes_ = 0, std::exchange(bounce_users_, {}); }
-    /// With every memory full of content that must stay: a chunk of the task that has no block in its memory changes
-    /// places with one of another task of the same size, by way of the bounce buffer. Only while nothing uses the
-    /// memories. False: there are no two such chunks, or the buffer is too small. O(victims).
+    /// Exchanges the blocks of a chunk that the task lacks in its memory and of a chunk of the same size that the task
+    /// does not use, by way of the bounce buffer: for memories that are full to the last byte. Only while nothing uses
+    /// the memories. False: there is no such pair, or the buffer is too small. O(victims).
     bool swap_for(graph::Task& task);
-    /// Least size of the bounce buffer for `swap_for`; 0: there are no two such chunks. O(victims).
+    /// Least size of the bounce buffer for `swap_for`; 0: there is no such pair. O(victims).
     std::size_t bounce_bytes_to_swap(graph::Task& task);
     /// What can be had of the memory: its limit, or what the driver gave where it refused more.
     std::size_t usable_bytes(MemoryIndex m) const noexcept {
@@ -270,8 +270,8 @@ class Residency {
     graph::Vector<Shift> list_shifts(Space& space, std::size_t most_overlapping_bytes);
     Fence shift(const Shift& shift, MemoryIndex m, const FenceSet& after);
     struct Swap {
-        Chunk* chunk = nullptr;  ///< null: there is none
-        Chunk* other = nullptr;  ///< of another task
+        Chunk* chunk = nullptr;  ///< that the task lacks; null: there is no pair
+        Chunk* other = nullptr;  ///< evicted for it
         MemoryIndex from, to;    ///< of `chunk`
     };
     Swap find_swap(graph::Task& task);

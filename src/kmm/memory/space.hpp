@@ -1,6 +1,6 @@
 // One memory as residency sees it: its heap, its replicas, the order of its victims, and what its driver refused.
 //
-// Data only; who may change it, and when, stands in residency.hpp.
+// Plain data; belongs to Residency.
 #pragma once
 
 #include <cstddef>

@@ -74,7 +74,7 @@ std::size_t Admission::capacity_bytes() const noexcept {
     return bytes;
 }
 
-/// Whether more than free room and what no task needs would be left behind.
+/// Whether the task finds room that is free or holds unneeded chunks, and leaves the headroom.
 bool Admission::leaves_headroom(const Task& task, std::size_t made_bytes) {
     const Memory& m = memories_[task.memory];
     if (!m.held_back.empty() && m.held_back.begin()->first < task.place()) return false;

@@ -8,8 +8,8 @@
 //   * takes only room that is free or holds what no task needs, and leaves a little more than half of its memory, at
 //     least the largest working set there (the headroom);
 //   * waits while an earlier one of its memory is held back.
-// While only functions of the program run, which may wait for a task that is held back, the first of these rules alone
-// holds (`hurry`). The front, the first task that is not placed, may push out anything. While it is refused room no
+// While nothing but functions of the program runs, which may block until a held-back task is done, only the first
+// rule applies (`hurry`). The front, the first task that is not placed, may push out anything. While it is refused room no
 // other task is given any, so that what is pinned drains. Tasks that make nothing are free otherwise.
 #pragma once
 
@@ -67,10 +67,10 @@ class Admission {
     /// Of tasks that make content ahead of their turn.
     enum class Haste : std::uint8_t {
         none,
-        pushes_out,             ///< they may push out what others need, as long as every earlier task still fits
-        past_what_does_not_fit  ///< the same, and where an earlier task does not fit anyway
+        pushes_out,             ///< may evict chunks that other tasks need, if every earlier task still fits
+        past_what_does_not_fit  ///< likewise, and also if an earlier task does not fit in any case
     };
-    /// Until a task is placed. False: it is so already, or none of the memory is held back.
+    /// Lasts until the next task is placed. False: no change, or no task of the memory is held back.
     bool hurry(memory::MemoryIndex memory, Haste haste) noexcept;
 
     /// No handle of the array is left, and no task uses it. O(chunks that were touched) while any content is ahead of

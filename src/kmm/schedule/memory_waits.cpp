@@ -148,8 +148,8 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 
 // ------------------------------------------------------------------------------------------- nothing left to wait for
 
-/// Only functions of the program run, and the program may be waiting for a task that is held back before it lets them
-/// end. False: no more tasks are admitted for that.
+/// Relaxes admission while nothing but functions of the program runs: one of them may block until a thread of the
+/// program has seen the end of a task that is held back. False: no change.
 bool Scheduler::hurry(Admission::Haste haste) {
     if (in_flight_ == 0 || in_flight_ != num_functions_) return false;
     bool any = false;
@@ -217,14 +217,14 @@ bool Scheduler::compact() {
     return any;
 }
 
-/// Brings the front one chunk nearer. True: chunks change places, or a bounce buffer was asked for.
+/// Swaps one chunk for the front. True: the copies were requested, or a bounce buffer was.
 bool Scheduler::swap() {
     Task* const front = admission_.closed_for();
     if (front == nullptr) return false;
     return ask_for_bounce(residency_.bounce_bytes_to_swap(*front)) || residency_.swap_for(*front);
 }
 
-/// False: there is one of that size, or none to be had.
+/// False: the buffer is large enough already, or cannot be had.
 bool Scheduler::ask_for_bounce(std::size_t bytes) {
     if (bytes <= residency_.bounce_bytes() || bounce_refused_ || !outbox_.ask_for_bounce(bytes)) return false;
     ++in_flight_;

@@ -49,8 +49,8 @@ constexpr bool takes_what_is_there(OrderPolicy policy) noexcept { return policy 
 constexpr OrderKey key_of(OrderPolicy policy, const ReadyTask& task) noexcept {
     switch (policy) {
     case OrderPolicy::fewest_bytes_a_task:
-        // What moves nothing and only needs room, which pushes something out, unless it is little. Last what makes
-        // content: it adds to what must stay.
+        // Tasks that move nothing: first those that need little room, since they evict next to nothing; last those that
+        // make new content, which then takes room until its last use.
         if (task.moved_bytes == 0 && task.makes) return {0, task.needs_room ? 2u : 0u, 0, task.place, task.number};
         if (task.moved_bytes == 0) return {0, task.needs_room ? 1u : 0u, task.ready_at, task.place, task.number};
         return {task.moved_bytes, task.enables ? 0u : 1u, 0, task.place, task.number};

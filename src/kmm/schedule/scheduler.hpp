@@ -80,8 +80,8 @@ class Scheduler final : private memory::Requests {
     /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited
     /// all the time.
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
-    /// No task has ended for long, and a thread of the program waits: for a task that is held back, perhaps, on which
-    /// what runs depends by way of that thread.
+    /// Found by the watchdog: a thread of the program waits, and no task has ended for its whole interval. If a running
+    /// function waits for that thread, and the thread for a task that is held back, only relaxed admission helps.
     void nothing_moves();
     /// The answer to Outbox::ask_for_bounce; 0 bytes: there is none.
     void bounce_came(std::uintptr_t address, std::size_t bytes);
@@ -333,7 +333,7 @@ class Scheduler final : private memory::Requests {
     /// Whatever may still free memory or bring some: tasks that have theirs and are not executed, copies on their way,
     /// memory that was asked for. While there is any, no task fails for want of memory.
     std::uint64_t in_flight_ = 0;
-    std::uint64_t num_functions_ = 0;  ///< of these, functions of the program that run on a thread
+    std::uint64_t num_functions_ = 0;  ///< of `in_flight_`: functions of the program on a thread
     SchedulerCounters counters_;
     memory::Residency residency_;
     Admission admission_{residency_};
