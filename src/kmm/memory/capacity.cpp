@@ -492,10 +492,16 @@ bool Residency::compact(MemoryIndex m) {
 
 // --------------------------------------------------------------------------------------------------------------- swap
 
-/// Candidates for a swap, for the first of the task's chunks that has no block in its memory. Either `from` or `to` is
-/// the host: between two devices it takes two swaps.
+/// The first of the task's chunks without a block in its memory for which there is another to exchange it with. Either
+/// `from` or `to` is the host: between two devices it takes two swaps.
 Residency::Swap Residency::find_swap(graph::Task& task) {
     Swap swap;
+    std::size_t new_bytes = 0;  // of blocks whose content does not exist yet: no swap makes room for these
+    for_each_place(task, [&](graph::Access&, Chunk& c) {
+        if (c.replicas[task.memory].address == 0 && source_for(c, task.memory) == task.memory)
+            new_bytes += rounded(c.block_bytes());
+    });
+    if (new_bytes > spaces_[task.memory].heap.free_bytes()) return swap;
     for_each_place(task, [&](graph::Access&, Chunk& c) { c.hold = task.number; });
     for_each_place(task, [&](graph::Access& a, Chunk& c) {
         if (swap.chunk != nullptr || a.is_piece || a.gathers || c.replicas[task.memory].address != 0) return;
@@ -510,8 +516,8 @@ Residency::Swap Residency::find_swap(graph::Task& task) {
     return swap;
 }
 
-/// Chunk of that block size with the farthest next use, whose only copy is in `m` and idle, and that has no block in
-/// `other`. Null: there is none. O(victims).
+/// Chunk of that block size with the farthest next use that is valid and idle in `m`, and has no block in `other`.
+/// Null: there is none. O(victims * log victims).
 Chunk* Residency::last_needed_of_size(MemoryIndex m, std::size_t bytes, MemoryIndex other) {
     VictimKey after{0, 0, nullptr};
     while (const Victim* const v = spaces_[m].victims.next(after, ~std::size_t{0}, &num_steps_)) {

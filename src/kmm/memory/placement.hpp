@@ -39,10 +39,11 @@ enum class Placement : std::uint8_t {
 
 /// What may be evicted from a memory for a task that is placed there.
 enum class Room : std::uint8_t {
-    spare,     ///< clean chunks
-    idle,      ///< chunks that no task needs
-    as_usual,  ///< also chunks that tasks need later, if they can be saved in the memory below
-    any,       ///< all chunks that are not pinned; dirty ones are saved in any memory with room
+    spare,       ///< clean chunks
+    idle,        ///< chunks that no task needs
+    as_usual,    ///< also chunks that tasks need later, if they can be saved in the memory below
+    in_a_hurry,  ///< the same, for a task that makes content ahead of its turn
+    any,         ///< all chunks that are not pinned; dirty ones are saved in any memory with room
 };
 
 /// Memory that `Residency::grown` got.

@@ -140,9 +140,9 @@ class Residency {
     FenceSet take_bounce() noexcept { return bounce_bytes_ = 0, std::exchange(bounce_users_, {}); }
     /// Exchanges the blocks of a chunk that the task lacks in its memory and of a chunk of the same size that the task
     /// does not use, by way of the bounce buffer: for memories that are full to the last byte. Only while nothing uses
-    /// the memories. False: there is no such pair, or the buffer is too small. O(victims).
+    /// the memories. False: there is no such pair, or the buffer is too small. O(accesses * victims * log victims).
     bool swap_for(graph::Task& task);
-    /// Least size of the bounce buffer for `swap_for`; 0: there is no such pair. O(victims).
+    /// Least size of the bounce buffer for `swap_for`; 0: there is no such pair. Cost: the same.
     std::size_t bounce_bytes_to_swap(graph::Task& task);
     /// What can be had of the memory: its limit, or what the driver gave where it refused more.
     std::size_t usable_bytes(MemoryIndex m) const noexcept {

@@ -269,7 +269,11 @@ void SchedulerTurns::release(memory::Array& array) noexcept {
 void SchedulerTurns::nothing_moves() noexcept {
     Message m;
     m.what = Message::What::nothing_moves;
-    post(std::move(m));
+    try {
+        message_queue_.push(std::move(m));
+    } catch (const std::bad_alloc&) {
+        return;  // it is said again after the next interval
+    }
     sleeper_.wake();
 }
 

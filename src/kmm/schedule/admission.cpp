@@ -36,8 +36,8 @@ void Admission::add(Task& task) {
 void Admission::leave(Task& task, std::size_t made_bytes) {
     if (closed_for_ == &task) closed_for_ = nullptr;
     gives_way_ = false;  // what was placed may let go of memory
-    if (std::exchange(any_haste_, false))
-        for (Memory& m : memories_) m.haste = Haste::none;
+    if (std::exchange(any_urgent_, false))
+        for (Memory& m : memories_) m.is_urgent = false;
     if (!task.is_unplaced) return;
     task.is_unplaced = false;
     ahead_.placed(task.place(), made_bytes);
@@ -89,15 +89,13 @@ bool Admission::leaves_headroom(const Task& task, std::size_t made_bytes) {
 std::optional<Room> Admission::room_for(const Task& task) {
     if (is_front(task)) return Room::any;
     if (const std::size_t made_bytes = residency_.made_bytes(task); made_bytes != 0) {
-        const Haste haste = memories_[task.memory].haste;
-        if (closed_for() != nullptr || (haste == Haste::none && !leaves_headroom(task, made_bytes)))
-            return std::nullopt;
+        const bool is_urgent = nothing_moves_ || memories_[task.memory].is_urgent;
+        if (closed_for() != nullptr || (!is_urgent && !leaves_headroom(task, made_bytes))) return std::nullopt;
         const std::size_t capacity = capacity_bytes();
-        const bool may_make =
-            ahead_.may_make(task.place(), made_bytes, capacity) ||
-            (haste == Haste::past_what_does_not_fit && !ahead_.all_fit_before(task.place(), capacity));
+        const bool may_make = ahead_.may_make(task.place(), made_bytes, capacity) ||
+                              (nothing_moves_ && !ahead_.all_fit_before(task.place(), capacity));
         if (!may_make) return std::nullopt;
-        return haste == Haste::none ? Room::idle : Room::as_usual;
+        return is_urgent ? Room::in_a_hurry : Room::idle;
     }
     if (closed_for() != nullptr && residency_.missing_bytes(task) != 0) return std::nullopt;
     return Room::as_usual;
@@ -106,24 +104,34 @@ std::optional<Room> Admission::room_for(const Task& task) {
 void Admission::hold_back(Task& task, bool found_none) {
     Memory& m = memories_[task.memory];
     m.held_back.insert({task.place(), &task});
-    m.found_none = m.found_none || found_none;
+    if (!found_none) return;
+    m.found_none = true;
+    m.found_none_at = std::max(m.found_none_at, task.place());
 }
 
 Task* Admission::take_held_back(MemoryIndex memory) {
     Memory& m = memories_[memory];
-    if (m.held_back.empty()) return nullptr;
-    Task* const first = m.held_back.begin()->second;
-    if (m.found_none && !is_front(*first)) return nullptr;
-    if (!first->has_failed() && !room_for(*first)) return nullptr;
-    m.held_back.erase(m.held_back.begin());
-    return first;
+    auto at = m.held_back.begin();
+    if (m.found_none && nothing_moves_)
+        at = m.held_back.lower_bound({m.found_none_at + 1, nullptr});
+    else if (m.found_none && at != m.held_back.end() && !is_front(*at->second))
+        return nullptr;
+    for (; at != m.held_back.end(); ++at) {
+        Task* const task = at->second;
+        ++num_steps_;
+        if (task->has_failed() || room_for(*task)) {
+            m.held_back.erase(at);
+            return task;
+        }
+        if (!nothing_moves_) break;
+    }
+    return nullptr;
 }
 
-bool Admission::hurry(MemoryIndex memory, Haste haste) noexcept {
+bool Admission::hurry(MemoryIndex memory) noexcept {
     Memory& m = memories_[memory];
-    if (m.held_back.empty() || m.haste >= haste) return false;
-    m.haste = haste;
-    any_haste_ = true;
+    if (m.held_back.empty() || m.is_urgent) return false;
+    m.is_urgent = any_urgent_ = true;
     m.found_none = false;
     return true;
 }

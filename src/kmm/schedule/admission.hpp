@@ -9,8 +9,8 @@
 //     least the largest working set there (the headroom);
 //   * waits while an earlier one of its memory is held back.
 // While nothing but functions of the program runs, which may block until a held-back task is done, only the first
-// rule applies (`hurry`). The front, the first task that is not placed, may push out anything. While it is refused room no
-// other task is given any, so that what is pinned drains. Tasks that make nothing are free otherwise.
+// rule applies (`hurry`). The front, the first task that is not placed, may push out anything. While it is refused room
+// no other task is given any, so that what is pinned drains. Tasks that make nothing are free otherwise.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,8 @@ class Admission {
 
     /// Until `take_held_back` returns it. `found_none`: it was admitted and found no memory. O(log such tasks).
     void hold_back(graph::Task& task, bool found_none);
-    /// The first task of the memory that was held back, if it may go now; else null.
+    /// The first task of the memory that was held back, if it may go now; else null. O(1) and the cost of `room_for`;
+    /// with `nothing_moves` for each that is held back.
     graph::Task* take_held_back(memory::MemoryIndex memory);
     bool is_held_back(const graph::Task& task) const noexcept {
         return memories_[task.memory].held_back.count({task.place(), const_cast<graph::Task*>(&task)}) != 0;
@@ -53,38 +54,38 @@ class Admission {
     bool any_held_back() const noexcept;
     /// Memory may have become free.
     void room_has_changed() noexcept {
-        for (Memory& m : memories_) m.found_none = false;
+        for (Memory& m : memories_) m.found_none = false, m.found_none_at = 0;
     }
 
     /// The front found no room: until it is placed no other task is given any, unless `give_way`.
     void close_for(graph::Task& front) noexcept { closed_for_ = &front; }
-    graph::Task* closed_for() const noexcept { return gives_way_ ? nullptr : closed_for_; }
+    graph::Task* closed_for() const noexcept { return gives_way_ || nothing_moves_ ? nullptr : closed_for_; }
     /// Nothing runs that could release memory: until a task is placed the others retry instead of the front.
     void give_way() noexcept { gives_way_ = true; }
     void stop_giving_way() noexcept { gives_way_ = false; }
     bool gives_way(const graph::Task& task) const noexcept { return gives_way_ && closed_for_ == &task; }
 
-    /// Of tasks that make content ahead of their turn.
-    enum class Haste : std::uint8_t {
-        none,
-        pushes_out,             ///< may evict chunks that other tasks need, if every earlier task still fits
-        past_what_does_not_fit  ///< likewise, and also if an earlier task does not fit in any case
-    };
-    /// Lasts until the next task is placed. False: no change, or no task of the memory is held back.
-    bool hurry(memory::MemoryIndex memory, Haste haste) noexcept;
+    /// Tasks of the memory that make content may evict chunks that other tasks need, if every earlier task still fits.
+    /// Until the next task is placed, cancelled or set aside. False: no change, or none of the memory is held back.
+    bool hurry(memory::MemoryIndex memory) noexcept;
+    /// Nothing but functions of the program has been running for long. Until `function_ended` the same holds for all
+    /// memories; no front closes them; each held-back task is tried, and also if an earlier task does not fit anyway.
+    void nothing_moves() noexcept { nothing_moves_ = true; }
+    void function_ended() noexcept { nothing_moves_ = false; }
 
     /// No handle of the array is left, and no task uses it. O(chunks that were touched) while any content is ahead of
     /// its turn.
     void gone(const memory::Array& array) noexcept;
 
     /// Entries examined so far.
-    std::uint64_t num_steps() const noexcept { return ahead_.num_steps(); }
+    std::uint64_t num_steps() const noexcept { return num_steps_ + ahead_.num_steps(); }
 
   private:
     struct Memory {
         graph::Set<std::pair<graph::TaskNumber, graph::Task*>> held_back;  ///< by place
-        bool found_none = false;  ///< the first found no memory, and none was freed since
-        Haste haste = Haste::none;
+        bool found_none = false;               ///< the first found no memory, and none was freed since
+        graph::TaskNumber found_none_at = 0;   ///< with `found_none`: the last place that was tried
+        bool is_urgent = false;                ///< see `hurry`
         std::uint64_t num_unplaced = 0;        ///< tasks
         std::size_t largest_needed_bytes = 0;  ///< by one task, since there was none
     };
@@ -100,7 +101,9 @@ class Admission {
     std::size_t largest_block_bytes_ = 0;  ///< of one chunk, since there was no task
     graph::Task* closed_for_ = nullptr;
     bool gives_way_ = false;
-    bool any_haste_ = false;
+    std::uint64_t num_steps_ = 0;
+    bool any_urgent_ = false;
+    bool nothing_moves_ = false;
 };
 
 }  // namespace kmm::schedule

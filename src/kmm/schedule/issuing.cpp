@@ -42,7 +42,7 @@ void Scheduler::try_issue(Task& task) {
     case Placement::wait_pins:
     case Placement::full:
     case Placement::lacks:
-        if (*room == memory::Room::idle) return admission_.hold_back(task, true);
+        if (*room == memory::Room::idle || *room == memory::Room::in_a_hurry) return admission_.hold_back(task, true);
         if (*room == memory::Room::any && task.is_unplaced && placement != Placement::lacks) admission_.close_for(task);
         task.blocked = true;
         ++num_blocked_;
@@ -519,7 +519,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
 }
 
 void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exception_ptr thrown, bool finished) {
-    --num_functions_;
+    function_ended();
     Lane& l = lanes_[index_of(lane_id)];
     const Fence fence{lane_id, position};
     progress_[index_of(lane_id)].issued = position;
@@ -547,7 +547,7 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
 }
 
 void Scheduler::host_done(Task& task, std::exception_ptr thrown) {
-    if (task.kind != TaskKind::transfer) --num_functions_;
+    if (task.kind != TaskKind::transfer) function_ended();
     if (thrown != nullptr) task.thrown = thrown;
     residency_.unpin(task, nullptr);
     executed(task);

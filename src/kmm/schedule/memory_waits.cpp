@@ -148,25 +148,30 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 
 // ------------------------------------------------------------------------------------------- nothing left to wait for
 
-/// Relaxes admission while nothing but functions of the program runs: one of them may block until a thread of the
-/// program has seen the end of a task that is held back. False: no change.
-bool Scheduler::hurry(Admission::Haste haste) {
-    if (in_flight_ == 0 || in_flight_ != num_functions_) return false;
+/// Nothing but functions of the program runs, and one of them may block until a thread of the program has seen the end
+/// of a task that is held back. A device function that is being launched is no such sign for its own device. False: no
+/// change.
+bool Scheduler::hurry() {
+    if (!only_functions_run()) return false;
     bool any = false;
     for (const MemoryIndex m : queues_.memories())
-        if (m.is_host() || queues_[m].in_flight == 0) any = admission_.hurry(m, haste) || any;
+        if (m.is_host() || queues_[m].in_flight == 0) any = admission_.hurry(m) || any;
     return any;
 }
 
 void Scheduler::nothing_moves() {
-    if (hurry(Admission::Haste::past_what_does_not_fit)) retry_all();
+    if (!only_functions_run()) return;
+    admission_.nothing_moves();
+    any_stalled_ = true;  // the memories that the front has closed
+    retry_all();
 }
 
 // Nothing runs that could release memory. A task that was blocked while copies were under way may fit now. Steps, until
 // a task is issued: the front retries alone; after compaction; after one of its chunks has changed places with another,
 // as long as there are such; all other tasks retry without the front, so that these do not evict each other's chunks
-// by turns; the front fails. A step only moves content out of the memory of the tasks that retry, so that this ends.
-// False: no task waits, or only for memory of others in the process.
+// by turns; the front fails. A swap brings a chunk of the front one memory nearer, and each other step only moves
+// content out of the memory of the tasks that retry, so that this ends. False: no task waits, or only for memory of
+// others in the process.
 bool Scheduler::wait_in_vain() {
     if (num_blocked_ == 0 && !admission_.any_held_back()) return false;
     switch (tried_) {
@@ -221,7 +226,8 @@ bool Scheduler::compact() {
 bool Scheduler::swap() {
     Task* const front = admission_.closed_for();
     if (front == nullptr) return false;
-    return ask_for_bounce(residency_.bounce_bytes_to_swap(*front)) || residency_.swap_for(*front);
+    const std::size_t bytes = residency_.bounce_bytes_to_swap(*front);
+    return bytes != 0 && (ask_for_bounce(bytes) || residency_.swap_for(*front));
 }
 
 /// False: the buffer is large enough already, or cannot be had.

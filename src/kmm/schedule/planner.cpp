@@ -43,6 +43,7 @@ Index Planner::add(Task& task) {
     if (tasks_.size() == most_looked_at || !may_have(task)) return Rollout::none;
     Rollout::Task copy;
     copy.ready_at = task.ready_at;
+    copy.makes = residency_.made_bytes(task) != 0;
     copy.place = task.place();
     copy.open_predecessors = task.unissued_predecessors;
     copy.is_join = task.kind == graph::TaskKind::join;

@@ -253,6 +253,7 @@ ReadyTask Rollout::weigh(Index index) const noexcept {
     }
     known.moved_bytes = fetched <= used / little ? 0 : fetched + saved;
     known.needs_room = known.missing_bytes > limit_bytes_ / small_share;
+    known.makes = task.makes;
     known.ready_at = task_states_[index].ready_at;
     known.place = task.place;
     known.number = index;

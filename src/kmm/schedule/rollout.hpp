@@ -57,6 +57,7 @@ class Rollout {
         std::uint64_t ready_at = 0;
         std::uint64_t place = 0;
         std::uint32_t open_predecessors = 0;  ///< 0: ready
+        bool makes = false;                   ///< content that no task has made before
         bool is_join = false;                 ///< runs nowhere: done when it becomes ready
         std::uint8_t num_accesses = 0;
         std::array<Access, most_accesses> accesses;

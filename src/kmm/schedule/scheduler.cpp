@@ -173,8 +173,7 @@ void Scheduler::dispatch() {
             for (const MemoryIndex m : queues_.memories()) dispatch_memory(m);
         }
         run_steps();
-        if (num_issued_ == before && !hurry(Admission::Haste::pushes_out) && (in_flight_ != 0 || !wait_in_vain()))
-            break;
+        if (num_issued_ == before && !hurry() && (in_flight_ != 0 || !wait_in_vain())) break;
     }
     recycle_finished();
 }

@@ -271,7 +271,12 @@ class Scheduler final : private memory::Requests {
     bool is_awaited_elsewhere(const Task& task) const noexcept;
     void settle_barriers();
     void drop_user(memory::Array& array, std::uint64_t users);
-    bool hurry(Admission::Haste haste);
+    void function_ended() noexcept {
+        --num_functions_;
+        admission_.function_ended();
+    }
+    bool only_functions_run() const noexcept { return in_flight_ != 0 && in_flight_ == num_functions_; }
+    bool hurry();
     bool wait_in_vain();
     bool compact();
     bool swap();

@@ -42,8 +42,8 @@ class MemoryService {
     /// `grow`; if it cannot be had, what was given back is taken again (engine::Message::given_again).
     void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes);
 
-    /// Allocates the bounce buffer for compaction, page-locked host memory outside the budget. Frees the one before,
-    /// which must not be in use. Answered by engine::Message::bounce_came, with 0 bytes if it cannot be had.
+    /// Allocates the bounce buffer for compaction and swaps, page-locked host memory outside the budget. Frees the one
+    /// before, which must not be in use. Answered by engine::Message::bounce_came, with 0 bytes if it cannot be had.
     void give_bounce(std::size_t bytes);
 
     /// Tries to get `lacking.bytes` of a device's memory, which other users of it in this process hold now: idle pools

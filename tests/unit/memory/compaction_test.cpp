@@ -349,10 +349,16 @@ class Swap : public Compaction {
         return chunk.replicas[m].version == chunk.version &&
                bytes_.is_filled(chunk.replicas[m].address, chunk.size_bytes, values_[&chunk]);
     }
-    /// What was asked for happens, moves first: these are done before a copy begins.
+    /// What was asked for happens, in that order.
     void run_copies() {
-        for (const Script::Move& m : script_.moves) bytes_.copy(m.source, m.destination, m.bytes);
-        for (const Script::Copy& c : script_.copies) bytes_.copy(c.source, c.destination, c.chunk->size_bytes);
+        auto move = script_.moves.begin();
+        for (std::size_t i = 0; i <= script_.copies.size(); ++i) {
+            for (; move != script_.moves.end() && move->num_copies_before == i; ++move)
+                bytes_.copy(move->source, move->destination, move->bytes);
+            if (i == script_.copies.size()) break;
+            const Script::Copy& c = script_.copies[i];
+            bytes_.copy(c.source, c.destination, c.chunk->size_bytes);
+        }
         script_.moves.clear();
         all_done();
     }
@@ -428,6 +434,71 @@ TEST_F(Swap, for_a_task_on_the_host_and_between_two_devices_all_content_stays_ri
             run_copies();
             for (const Use& u : uses) EXPECT_TRUE(is_right(*u.chunk, m)) << seed;
         }
+    }
+}
+
+TEST_F(Swap, the_bounce_buffer_is_not_taken_while_it_is_in_use) {
+    fill(3);
+    residency_->set_bounce(bounce, unit);
+    Task& task = make_task(gpu, {{chunks_[host][0], false, false}, {chunks_[host][1], false, false}});
+    ASSERT_EQ(place(task), Placement::full);
+    ASSERT_TRUE(residency_->swap_for(task));
+    EXPECT_FALSE(residency_->swap_for(task)) << "the copy out of the buffer has not ended";
+    run_copies();
+    ASSERT_TRUE(residency_->swap_for(task));
+    run_copies();
+    EXPECT_EQ(place(task), Placement::granted);
+    EXPECT_TRUE(is_right(*chunks_[host][0], gpu) && is_right(*chunks_[host][1], gpu));
+    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, 2 * unit);
+}
+
+TEST_F(Swap, a_chunk_that_comes_back_is_counted_as_fetched_again) {
+    fill(2);
+    residency_->set_bounce(bounce, unit);
+    Chunk& left = *chunks_[gpu][1];
+    Task& task = make_task(gpu, {{chunks_[gpu][0], false, false}, {chunks_[host][0], false, false}});
+    ASSERT_EQ(place(task), Placement::full);
+    ASSERT_TRUE(residency_->swap_for(task));
+    run_copies();
+    EXPECT_EQ(residency_->counters(gpu).refetches, 0u);
+    ASSERT_EQ(place(task), Placement::granted);
+    residency_->issued(task, {static_cast<LaneId>(1), ++script_.position});
+    all_done();
+    Task& again = make_task(gpu, {{&left, false, false}});
+    ASSERT_EQ(place(again), Placement::full);
+    ASSERT_TRUE(residency_->swap_for(again));
+    EXPECT_EQ(residency_->counters(gpu).refetches, 1u);
+    EXPECT_EQ(residency_->counters(gpu).refetched_bytes, unit);
+}
+
+TEST_F(Swap, nothing_is_exchanged_for_a_task_that_also_makes_more_than_is_free) {
+    fill(2);
+    residency_->set_bounce(bounce, unit);
+    const auto fresh = make_array(1);
+    Task& task = make_task(gpu, {{&fresh->chunks[0], true, true}, {chunks_[host][0], false, false}});
+    ASSERT_EQ(place(task), Placement::full);
+    EXPECT_EQ(residency_->bounce_bytes_to_swap(task), 0u);
+    EXPECT_FALSE(residency_->swap_for(task));
+}
+
+TEST_F(Swap, a_copy_that_fails_loses_the_content_that_it_was_to_bring_and_no_other) {
+    for (const bool up : {true, false}) {
+        arrays_.clear();
+        chunks_ = PerMemory<std::vector<Chunk*>>::of_devices(2);
+        values_.clear();
+        fill(2);
+        residency_->set_bounce(bounce, unit);
+        Chunk& wanted = *chunks_[host][0];
+        Chunk& left = *chunks_[gpu][1];
+        Task& task = make_task(gpu, {{chunks_[gpu][0], false, false}, {&wanted, false, false}});
+        ASSERT_EQ(place(task), Placement::full);
+        ASSERT_TRUE(residency_->swap_for(task));
+        Chunk& failed = up ? wanted : left;
+        Chunk& other = up ? left : wanted;
+        residency_->copy_failed(failed, failed.copied_at, std::make_shared<kmm::graph::RootFailure>());
+        EXPECT_NE(failed.lost, nullptr);
+        EXPECT_EQ(other.lost, nullptr);
+        EXPECT_EQ(place(task), up ? Placement::lost : Placement::granted);
     }
 }
 

@@ -103,9 +103,10 @@ class Script final : public Requests {
     struct Move {
         std::uintptr_t source, destination;
         std::size_t bytes;
+        std::size_t num_copies_before;
     };
     void move_on_host(std::uintptr_t destination, std::uintptr_t source, std::size_t bytes) override {
-        moves.push_back({source, destination, bytes});
+        moves.push_back({source, destination, bytes, copies.size()});
     }
     void grow(MemoryIndex memory, std::size_t bytes) override {
         const rmm_test::Spared spared;

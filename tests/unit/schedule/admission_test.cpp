@@ -297,6 +297,90 @@ TEST(Admission, what_makes_content_goes_ahead_of_what_does_not_fit_where_nothing
     EXPECT_TRUE(s.failures.empty());
 }
 
+/// A function that runs, a task that waits for it and is the front, and behind that a task that makes content. Returns
+/// whether it runs before the function has ended.
+bool goes_before_the_function_ends(Program& s, TaskKind kind, MemoryIndex memory, std::size_t units) {
+    const TaskNumber gate = s.run(kind, memory, {}).number;
+    s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}}, {gate});
+    const TaskNumber behind =
+        s.run(TaskKind::kernel, gpu, {{&s.make_array(1, units * unit).chunks[0], true, true}}).number;
+    s.dispatch();
+    if (kind == TaskKind::device_function) {
+        EXPECT_FALSE(s.is_handed_out(behind)) << "the device is busy";
+        s.scheduler->nothing_moves();
+        s.dispatch();
+    }
+    return s.is_handed_out(behind);
+}
+
+TEST(Admission, what_makes_content_goes_although_a_function_of_the_host_or_of_its_device_does_not_end) {
+    for (const TaskKind kind : {TaskKind::host, TaskKind::device_function}) {
+        Program s({64 * unit, 16 * unit});
+        const MemoryIndex memory = kind == TaskKind::host ? host : gpu;
+        EXPECT_TRUE(goes_before_the_function_ends(s, kind, memory, 8));
+    }
+}
+
+TEST(Admission, one_that_goes_in_a_hurry_and_finds_no_room_holds_up_nobody) {
+    Program s({9 * unit, 5 * unit});
+    Array& on_host = s.make_array(6);
+    Array& on_gpu = s.make_array(5);
+    for (Chunk& c : on_host.chunks) s.run(TaskKind::host, host, {{&c, true, true}});
+    s.finish();
+    for (Chunk& c : on_gpu.chunks) s.run(TaskKind::kernel, gpu, {{&c, true, true}});
+    s.finish();
+    const TaskNumber gate = s.run(TaskKind::host, host, {}).number;
+    s.run(TaskKind::host, host, {}, {gate});
+    // It needs five blocks, and the host has room for three.
+    std::vector<Stage::Use> uses{{&s.make_array(1).chunks[0], true, true}};
+    for (std::size_t c = 0; c < 4; ++c) uses.push_back({&on_host.chunks[c], false, false});
+    s.run(TaskKind::kernel, gpu, uses);
+    s.dispatch();
+    const TaskNumber last = s.run(TaskKind::kernel, gpu, {{&on_host.chunks[5], false, false}}).number;
+    s.dispatch();
+    while (s.num_finished() != s.instructions.size()) s.complete_one();
+    EXPECT_TRUE(s.is_handed_out(last)) << "the host function may wait for it";
+    s.finish();
+    EXPECT_EQ(s.failures.count(last), 0u);
+    EXPECT_TRUE(s.scheduler->idle());
+}
+
+TEST(Admission, of_those_held_back_any_that_can_goes_where_nothing_moves) {
+    Program s({64 * unit, 16 * unit});
+    const TaskNumber gate = s.run(TaskKind::host, host, {}).number;
+    s.held_bytes = 60 * unit;
+    s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}}, {gate});
+    s.held_bytes = 0;
+    // The front needs 61 units of 78, less the largest in each memory.
+    s.run(TaskKind::kernel, gpu, {{&s.make_array(1, 8 * unit).chunks[0], true, true}});
+    const TaskNumber small = s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}}).number;
+    s.dispatch();
+    EXPECT_FALSE(s.is_handed_out(small));
+    s.scheduler->nothing_moves();
+    s.dispatch();
+    EXPECT_TRUE(s.is_handed_out(small));
+    s.finish();
+    EXPECT_TRUE(s.failures.empty());
+}
+
+TEST(Admission, a_front_that_waits_for_pins_holds_up_nobody_where_nothing_moves) {
+    Program s({64 * unit, 2 * unit, 4 * unit});
+    Array& pinned = s.make_array(1);
+    s.run(TaskKind::kernel, gpu, {{&pinned.chunks[0], true, true}});
+    s.finish();
+    s.run(TaskKind::device_function, gpu, {{&pinned.chunks[0], true, false}});
+    const TaskNumber front = s.run(TaskKind::kernel, gpu, {{&s.make_array(1, 2 * unit).chunks[0], true, true}}).number;
+    s.dispatch();
+    const TaskNumber other = s.run(TaskKind::kernel, gpu_1, {{&s.make_array(1).chunks[0], true, true}}).number;
+    s.dispatch();
+    EXPECT_FALSE(s.is_handed_out(front));
+    EXPECT_FALSE(s.is_handed_out(other));
+    s.scheduler->nothing_moves();
+    s.dispatch();
+    EXPECT_FALSE(s.is_handed_out(front));
+    EXPECT_TRUE(s.is_handed_out(other)) << "the function may wait for it";
+}
+
 TEST(Admission, what_makes_content_takes_the_headroom_where_only_functions_of_the_program_run) {
     Program s({8 * unit, 2 * unit});
     Array& flag = s.make_array(1);

@@ -220,7 +220,7 @@ std::string Reports::Figures::text() const {
     text += driver::format("  buffers    {} for copies to the program's memory, beside the limits\n",
                            byte_size_text(copy_buffers_bytes));
     if (service.bounce_bytes != 0)
-        text += driver::format("  bounce     {} to move content together, beside the limits\n",
+        text += driver::format("  bounce     {} to move and exchange chunks, beside the limits\n",
                                byte_size_text(service.bounce_bytes));
     for (std::size_t m = 0; m < memories.size(); ++m) text += memory_text(m);
     return text;
