@@ -328,7 +328,7 @@ TEST(ProgramsThatFit, end_with_the_elements_of_a_sequential_interpreter) {
     const bool is_long = number_from("KMM_TEST_LONG", 0) != 0;
     const bool is_verbose = number_from("KMM_TEST_VERBOSE", 0) != 0;
     kmm::set_global_log_level(is_verbose ? "warn" : "off");
-    const std::uint64_t count = number_from("KMM_TEST_PROGRAMS", is_short ? 100 : is_long ? 20000 : 500);
+    const std::uint64_t count = number_from("KMM_TEST_PROGRAMS", is_short ? 40 : is_long ? 20000 : 500);
     const std::uint64_t first = number_from("KMM_TEST_SEED", 1);
     const std::uint64_t present = num_devices_present();
     std::map<std::size_t, kmm::RuntimeHandle> runtimes;
