@@ -586,13 +586,7 @@ void Residency::arrive(Chunk& chunk, MemoryIndex m, const rmm::heap::block& bloc
     r.content_at = chunk.copied_at;
     add_user(r, Use::arrival, fence);
     set_version(r, chunk.version);
-    if (chunk.was_evicted_from(m)) {
-        MemoryCounters& counters = spaces_[m].counters;
-        ++counters.refetches;
-        counters.refetched_bytes += chunk.size_bytes;
-        chunk.array->refetched_bytes += chunk.size_bytes;
-    }
-    chunk.set_evicted_from(m, false);
+    count_fetch(chunk, m);
     reindex_all(chunk);
     for (const MemoryIndex each : memories()) notify(chunk, each);
 }

@@ -252,6 +252,16 @@ graph::TaskList Residency::take_waiting(Replica& replica) noexcept {
 
 // -------------------------------------------------------------------------------------------------------------- tasks
 
+void Residency::count_fetch(Chunk& chunk, MemoryIndex to) noexcept {
+    if (chunk.was_evicted_from(to)) {
+        MemoryCounters& counters = spaces_[to].counters;
+        ++counters.refetches;
+        counters.refetched_bytes += chunk.size_bytes;
+        chunk.array->refetched_bytes += chunk.size_bytes;
+    }
+    chunk.set_evicted_from(to, false);
+}
+
 void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     const MemoryIndex from = source_for(chunk, to);
     if (from == to)
@@ -262,13 +272,7 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     s.add_writers_to(waits);
     d.add_all_users_to(waits);
     chunk.copied_at = ++tick_;
-    if (chunk.was_evicted_from(to)) {
-        MemoryCounters& counters = spaces_[to].counters;
-        ++counters.refetches;
-        counters.refetched_bytes += chunk.size_bytes;
-        chunk.array->refetched_bytes += chunk.size_bytes;
-    }
-    chunk.set_evicted_from(to, false);
+    count_fetch(chunk, to);
     const Fence fence = requests_.copy(chunk, from, to, s.address, d.address, waits, &task);
     d.content_at = chunk.copied_at;
     forget_users(d);

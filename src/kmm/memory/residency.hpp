@@ -300,6 +300,7 @@ class Residency {
     void count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) noexcept;
     void take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block);
     void fetch(Chunk& chunk, MemoryIndex to, graph::Task& task);
+    void count_fetch(Chunk& chunk, MemoryIndex to) noexcept;
     void written(Chunk& chunk, Replica& at, bool owes_nothing);
     Replica* used(const graph::Access& access);
     void use_is_over(graph::Task& task, const graph::Access& access);

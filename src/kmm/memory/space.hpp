@@ -33,7 +33,7 @@ struct Space {
     rmm::heap::heap heap;
     MemoryCounters counters;
     bool growing = false;
-    std::uint32_t refusals = 0;   ///< of the driver since something changed: after the first, what is there must do
+    std::uint32_t refusals = 0;   ///< by the driver, in a row; after the first one chunks are evicted instead
     std::size_t asked_bytes = 0;  ///< what the driver was asked for last
     /// Smallest size that the driver refused since its last success; smaller requests may be tried. 0: do not ask.
     std::size_t refused_bytes = 0;
@@ -41,7 +41,7 @@ struct Space {
     bool freed_meanwhile = false;  ///< something was freed since the driver was asked: it may be asked again
     bool no_exchange = false;      ///< the last one was refused, and nothing has changed since
     bool has_sealed = false;       ///< chunks in it that touch may lie in several allocations of the driver
-    bool indexed = false;  ///< the order of victims is kept from the first eviction on: until then nobody needs it
+    bool indexed = false;          ///< `victims` is maintained: from the first eviction on
     VictimOrder victims;
     std::size_t idle_bytes = 0;                                           ///< of evictable replicas that no task needs
     std::size_t spare_bytes = 0;                                          ///< of clean evictable replicas

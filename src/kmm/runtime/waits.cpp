@@ -46,22 +46,21 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
     TaskNumber settled_before = books_.table().settled_up_to();
     std::uint64_t unfinished_before = books_.unfinished().count();
     bool was_told = false;
-    const auto look_whether_it_moves = [&] {
+    const auto look_whether_it_moves = [&]() noexcept {
+        if (platform_.config().watchdog <= 0) return false;
         const bool moves =
             books_.table().settled_up_to() != settled_before || books_.unfinished().count() != unfinished_before;
         settled_before = books_.table().settled_up_to();
         unfinished_before = books_.unfinished().count();
-        if (moves) return;
+        if (moves) return true;
         if (!std::exchange(was_told, true)) log_stuck(number);
         turns_.nothing_moves();
+        return true;
     };
     const auto watchdog =
         std::chrono::duration<double>(platform_.config().watchdog > 0 ? platform_.config().watchdog : 1e5);
     return books_.waits().wait(number, deadline, std::chrono::duration_cast<clock::duration>(std::min(watchdog, a_day)),
-                               [&] {
-                                   if (platform_.config().watchdog > 0) look_whether_it_moves();
-                                   return platform_.config().watchdog > 0;
-                               });
+                               look_whether_it_moves);
 }
 
 void RuntimeCore::log_stuck(TaskNumber awaited) noexcept {
