@@ -2,12 +2,16 @@
 // goes on. And a driver that counts: what moves when data does not fit.
 #include "harness.hpp"
 
+#include "forwarding_driver.hpp"
 #include "kmm/runtime/runtime_core.hpp"
 #include "scripted_driver.hpp"
 
 namespace {
 
+using kmm::driver::BoxMove;
 using kmm::driver::Code;
+using kmm::driver::Status;
+using kmm::driver::StreamHandle;
 using kmm::driver::testing::ScriptedDriver;
 using kmm::driver::testing::ScriptedOptions;
 
@@ -42,7 +46,7 @@ RuntimeConfig scripted_config(std::size_t devices) {
     return config;
 }
 
-RuntimeHandle start(const RuntimeConfig& config, const std::shared_ptr<ScriptedDriver>& driver) {
+RuntimeHandle start(const RuntimeConfig& config, const std::shared_ptr<kmm::driver::Driver>& driver) {
     return RuntimeHandle(kmm::detail::RuntimeCore::start(config, driver));
 }
 
@@ -331,6 +335,69 @@ TEST(CopyOut, that_gets_no_stream_leaves_its_destination_as_it_was_and_works_the
         x.copy_to(read.data());
         EXPECT_EQ(read, counting<std::int64_t>(n));
     }
+}
+
+/// Allocations of a device lie side by side, and a copy that leaves its allocation is refused, as drivers do.
+class SideBySideDriver final : public kmm::driver::testing::ForwardingDriver {
+  public:
+    explicit SideBySideDriver(std::shared_ptr<ScriptedDriver> inner)
+        : ForwardingDriver(*inner), inner_(std::move(inner)) {
+        void* slab = nullptr;
+        if (!inner_->allocate(0, slab_bytes, &slab).ok()) throw std::bad_alloc();
+        slab_ = static_cast<std::byte*>(slab);
+    }
+    Status allocate(int, std::size_t size, void** out) noexcept override {
+        const std::lock_guard lock(mutex_);
+        if (size > slab_bytes - used_bytes_) return {Code::out_of_memory};
+        *out = slab_ + used_bytes_;
+        used_bytes_ += size;
+        allocations_.emplace(slab_ + used_bytes_, size);
+        return {};
+    }
+    Status free(void*) noexcept override { return {}; }
+    Status copy(void* to, const void* from, std::size_t size, StreamHandle stream) noexcept override {
+        if (leaves_its_allocation(from, size)) return {Code::invalid_argument};
+        return ForwardingDriver::copy(to, from, size, stream);
+    }
+    Status move_boxes(const BoxMove* boxes, std::size_t num_boxes, StreamHandle stream) noexcept override {
+        for (std::size_t i = 0; i < num_boxes; i++)
+            if (leaves_its_allocation(boxes[i].source, boxes[i].run_bytes)) return {Code::invalid_argument};
+        return ForwardingDriver::move_boxes(boxes, num_boxes, stream);
+    }
+    std::size_t num_allocations(std::size_t size) {
+        const std::lock_guard lock(mutex_);
+        return static_cast<std::size_t>(std::count_if(allocations_.begin(), allocations_.end(),
+                                                      [&](const auto& each) { return each.second == size; }));
+    }
+
+  private:
+    static constexpr std::size_t slab_bytes = std::size_t{1} << 20;
+
+    void called(const char*) noexcept override {}
+    bool leaves_its_allocation(const void* first, std::size_t size) {
+        const std::lock_guard lock(mutex_);
+        const auto* begin = static_cast<const std::byte*>(first);
+        const auto end = allocations_.upper_bound(begin);
+        return begin >= slab_ && end != allocations_.end() && begin + size > end->first;
+    }
+
+    const std::shared_ptr<ScriptedDriver> inner_;
+    std::byte* slab_ = nullptr;
+    std::mutex mutex_;
+    std::size_t used_bytes_ = 0;
+    std::map<const std::byte*, std::size_t> allocations_;  ///< by where they end
+};
+
+TEST(CopyOut, chunks_in_allocations_that_lie_side_by_side_are_not_copied_as_one) {
+    auto driver = std::make_shared<SideBySideDriver>(std::make_shared<ScriptedDriver>());
+    RuntimeConfig config = scripted_config(1);
+    config.device_memory_kind = kmm::DeviceMemoryKind::NoPool;
+    config.device_memory_limit = 8 * bytes;
+    const RuntimeHandle rt = start(config, driver);
+    auto x = rt.array<std::int64_t>(4 * n, Dim<1>(n));
+    rt.parallel_submit(4 * n, n, GPUKernel(store_part, dim3(64)), _x, overwrite(x[_x]), std::int64_t{3});
+    EXPECT_EQ(x.copy_to_vector(), counting<std::int64_t>(4 * n, 3));
+    EXPECT_GE(driver->num_allocations(bytes), 4u) << "or it would prove nothing";
 }
 
 TEST(Row105, a_lost_device_fails_its_tasks_and_the_other_devices_finish) {

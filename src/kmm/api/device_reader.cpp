@@ -76,12 +76,15 @@ void DeviceReader::add_piece(std::uint32_t device, const StridedCopy& copy, cons
     piece.element_bytes = element_bytes;
     piece.offset_bytes = half.num_pieces == 1 ? 0 : offset_in_half();
     half.bytes = piece.offset_bytes + bytes;
-    add_box(half, copy.from + offset_of(first, copy.from_strides) * step + first_byte, copy, piece);
+    add_box(half.num_pieces - 1, copy.from + offset_of(first, copy.from_strides) * step + first_byte, copy);
 }
 
-/// Coalesces: an axis whose elements follow each other without a gap belongs to the run inside it.
-void DeviceReader::add_box(Half& half, const std::byte* from, const StridedCopy& copy, const Piece& piece) {
-    driver::BoxMove box;
+/// Coalesces: an axis whose elements follow each other without a gap belongs to the run inside it. Never with the box
+/// before: chunks can lie side by side in different allocations, which drivers refuse to copy from at once.
+void DeviceReader::add_box(std::size_t i, const std::byte* from, const StridedCopy& copy) {
+    const Piece& piece = filled().pieces[i];
+    driver::BoxMove& box = filled().boxes[i];
+    box = driver::BoxMove{};
     box.source = from;
     box.destination = buffer_.half(current_) + piece.offset_bytes;
     box.run_bytes = piece.element_bytes;
@@ -102,17 +105,6 @@ void DeviceReader::add_box(Half& half, const std::byte* from, const StridedCopy&
     std::reverse(box.counts, box.counts + box.num_axes);
     std::reverse(box.source_steps, box.source_steps + box.num_axes);
     std::reverse(box.destination_steps, box.destination_steps + box.num_axes);
-    if (half.num_boxes != 0 && box.num_axes == 0) {
-        driver::BoxMove& last = half.boxes[half.num_boxes - 1];
-        const auto ends_at = [&last](const void* begin) {
-            return static_cast<const std::byte*>(begin) + last.run_bytes;
-        };
-        if (last.num_axes == 0 && ends_at(last.source) == box.source && ends_at(last.destination) == box.destination) {
-            last.run_bytes += box.run_bytes;
-            return;
-        }
-    }
-    half.boxes[half.num_boxes++] = box;
 }
 
 /// The device fills the half that was described, while this thread empties the one before.
@@ -130,9 +122,9 @@ void DeviceReader::begin_next() {
     current_ = 1 - current_;
     if (any_on_its_way_) {
         const driver::BoxMove& box = next.boxes[0];
-        check(next.device, next.num_boxes == 1 && box.num_axes == 0
+        check(next.device, next.num_pieces == 1 && box.num_axes == 0
                                ? driver.copy(box.destination, box.source, box.run_bytes, stream)
-                               : driver.move_boxes(next.boxes, next.num_boxes, stream));
+                               : driver.move_boxes(next.boxes, next.num_pieces, stream));
     }
     if (is_there) end_last();
 }
@@ -150,7 +142,7 @@ void DeviceReader::end_last() {
         copy_box_on_host(piece.to, piece.to_strides, buffer_.half(current_) + piece.offset_bytes, packed, piece.sizes,
                          piece.element_bytes);
     }
-    half.bytes = half.num_pieces = half.num_boxes = 0;
+    half.bytes = half.num_pieces = 0;
 }
 
 void DeviceReader::finish() {

@@ -50,14 +50,14 @@ class DeviceReader {
     struct Half {
         std::uint32_t device = 0;
         std::size_t bytes = 0;
-        std::size_t num_pieces = 0, num_boxes = 0;
+        std::size_t num_pieces = 0;
         Piece pieces[most_pieces];
-        driver::BoxMove boxes[most_pieces];  ///< pieces that lie behind each other on both sides are one
+        driver::BoxMove boxes[most_pieces];  ///< one of each piece
     };
 
     void add_piece(std::uint32_t device, const StridedCopy& copy, const std::int64_t* first, const std::int64_t* sizes,
                    std::size_t first_byte, std::size_t element_bytes);
-    void add_box(Half& half, const std::byte* from, const StridedCopy& copy, const Piece& piece);
+    void add_box(std::size_t i, const std::byte* from, const StridedCopy& copy);
     void begin_next();
     void end_last();
     Half& filled() noexcept { return halves_[current_]; }
