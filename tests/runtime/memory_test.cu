@@ -371,6 +371,56 @@ TEST(Row108, a_dirty_chunk_that_fits_nowhere_does_not_disturb_the_eviction_of_ot
     EXPECT_EQ(out.copy_to_vector().at(0), 31.0f);
 }
 
+/// How a thread of the program learns that a task has ended before it lets another one end.
+enum class Waits { by_asking, in_a_submit };
+
+class HeldBack : public testing::TestWithParam<Waits> {};
+
+// Seven tasks wait for a function, it for the program, and the program for a task that they leave no room.
+TEST_P(HeldBack, a_task_that_the_program_waits_for_before_it_lets_a_function_end_runs) {
+    KMM_NEED_DEVICES(1);
+    constexpr std::int64_t unit = 16384;
+    constexpr std::size_t unit_bytes = unit * sizeof(float);
+    RuntimeConfig config = config_with(1);
+    config.device_memory_limit = 19 * unit_bytes;
+    limit_host_memory(config, 8 * unit_bytes);
+    config.watchdog = 0.05;
+    config.max_pending_tasks = 9;
+    const RuntimeHandle rt = kmm::make_runtime(config);
+    auto flag = one_chunk<float>(rt, 1), large = one_chunk<float>(rt, 10 * unit), made = one_chunk<float>(rt, 5 * unit);
+    std::vector<Array<float>> small;
+    for (int i = 0; i < 7; i++) {
+        small.push_back(one_chunk<float>(rt, unit));
+        fill_on(rt, 0, small.back(), static_cast<float>(i));
+    }
+    rt.wait(fill_on(rt, 0, large, 7.0f));
+    Gate gate;
+    const OpenAtEnd open(gate);
+    rt.submit(host(), Host([gate](kmm::ViewMut<float> v) {
+                  gate.wait();
+                  v[0] = 1;
+              }),
+              overwrite(flag));
+    for (auto& s : small)
+        rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUView<float>, kmm::GPUView<float>) {}), s, flag);
+    const EventId event = fill_on(rt, 0, made, 3.0f);
+    if (GetParam() == Waits::by_asking)
+        while (rt.status(event) != kmm::EventStatus::Succeeded) std::this_thread::yield();
+    else
+        rt.submit(host(), Host([] {}));  // the tenth
+    EXPECT_EQ(rt.status(event), kmm::EventStatus::Succeeded);
+    gate.open();
+    rt.synchronize();
+    EXPECT_TRUE(is_filled(made, 3.0f));
+    EXPECT_TRUE(is_filled(large, 7.0f));
+    for (int i = 0; i < 7; i++) EXPECT_TRUE(is_filled(small[static_cast<std::size_t>(i)], static_cast<float>(i)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Row108, HeldBack, testing::Values(Waits::by_asking, Waits::in_a_submit),
+                         [](const testing::TestParamInfo<Waits>& info) {
+                             return info.param == Waits::by_asking ? "by_asking" : "in_a_submit";
+                         });
+
 // ---------------------------------------------------------------------------------------------------- rows 109, 110
 
 TEST(Row109, tasks_with_two_inputs_of_half_the_limit_in_conflicting_orders_always_make_progress) {

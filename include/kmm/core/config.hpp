@@ -121,9 +121,9 @@ struct RuntimeConfig {
     /// release: that of its rmm resources, and of other runtimes. Then it fails. At least 0; infinite or above 10^9:
     /// never.
     double memory_wait = 10;
-    /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what, and lets tasks
-    /// go first that were to leave memory for others: a function that runs may be waiting for the program, and the
-    /// program for such a task. At least 0; 0, infinite or above 10^9: never.
+    /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what. At least 0; 0,
+    /// infinite or above 10^9: never. Where no task ends for so long (never: for 30 s) tasks go first that were to
+    /// leave memory for others: a function that runs may be waiting for the program, and the program for such a task.
     double watchdog = 30;
     /// [KMM_TRACE] File for a trace in the trace-event format, which Perfetto and `kmm trace view` show; it ends when
     /// the runtime is closed or ends. `%p` stands for the number of the process, `%r` for that of the runtime. Empty:

@@ -28,7 +28,7 @@ struct Message {
         given_again,    ///< memory, address, bytes, sealed
         awaited,        ///< memory, address, bytes, sealed
         bounce_came,    ///< address, bytes
-        nothing_moves,  ///< nothing: no task has ended for long, and a thread of the program waits
+        nothing_moves,  ///< nothing: tasks are unfinished, and none has ended for long
         measured,       ///< kernel_times, duration_ns: a launch of that kernel took so long
         release,        ///< array: no handle is left
         look,           ///< nothing; the scheduler looks again

@@ -3,6 +3,8 @@
 #include "driver/format.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "kmm/base/log.hpp"
 #include "kmm/base/text.hpp"
@@ -23,6 +25,37 @@ constexpr int looks_before_turn = 8;
 // Another thread wrote the record of the next message's task last. While the message before it is read it comes here,
 // with a few accesses and edges.
 constexpr std::size_t prefetched_list_bytes = 128;
+
+/// Looks at every interval whether tasks are unfinished and none has ended since the look before.
+class Standstill {
+  public:
+    using clock = std::chrono::steady_clock;
+
+    /// `watchdog`: seconds; of one that is off the default.
+    Standstill(const TaskBooks& books, double watchdog) noexcept
+        : books_(books),
+          interval_(static_cast<std::int64_t>(
+              1000 * std::clamp(watchdog > 0 ? watchdog : RuntimeConfig{}.watchdog, shortest, longest))),
+          look_at_(clock::now() + interval_) {}
+    std::chrono::milliseconds interval() const noexcept { return interval_; }
+    bool is_one() noexcept {
+        const clock::time_point now = clock::now();
+        if (now < look_at_) return false;
+        look_at_ = now + interval_;
+        const std::uint64_t settled_before = std::exchange(settled_, books_.table().num_settled());
+        const bool any_before = std::exchange(any_, books_.unfinished().count() != 0);
+        return any_before && any_ && settled_before == settled_;
+    }
+
+  private:
+    static constexpr double shortest = 0.001, longest = 86400;  // seconds; clocks cannot add the largest duration
+
+    const TaskBooks& books_;
+    const std::chrono::milliseconds interval_;
+    clock::time_point look_at_;
+    std::uint64_t settled_ = 0;
+    bool any_ = false;  ///< tasks were unfinished
+};
 
 schedule::SchedulerOptions options_for(const Platform& platform, const trace::Emitter& emitter) {
     schedule::SchedulerOptions options;
@@ -72,10 +105,22 @@ void SchedulerTurns::end() noexcept {
 }
 
 void SchedulerTurns::run() {
+    Standstill standstill(books_, platform_.config().watchdog);
     while (!stop_.load()) {
         help();
         sleeper_.wait([this] { return (!message_queue_.empty() && !baton_.is_taken()) || stop_.load(); },
-                      std::chrono::milliseconds::zero(), looks_before_turn);
+                      standstill.interval(), looks_before_turn);
+        if (standstill.is_one()) post_nothing_moves();
+    }
+}
+
+void SchedulerTurns::post_nothing_moves() noexcept {
+    Message m;
+    m.what = Message::What::nothing_moves;
+    try {
+        message_queue_.push(std::move(m));
+    } catch (const std::bad_alloc&) {
+        // It is said again after the next interval.
     }
 }
 
@@ -263,17 +308,6 @@ void SchedulerTurns::release(memory::Array& array) noexcept {
     m.what = Message::What::release;
     m.object = &array;
     post(std::move(m));
-    sleeper_.wake();
-}
-
-void SchedulerTurns::nothing_moves() noexcept {
-    Message m;
-    m.what = Message::What::nothing_moves;
-    try {
-        message_queue_.push(std::move(m));
-    } catch (const std::bad_alloc&) {
-        return;  // it is said again after the next interval
-    }
     sleeper_.wake();
 }
 

@@ -46,8 +46,6 @@ class SchedulerTurns final : public engine::Mailbox {
     /// Sees to it that somebody takes the baton, this thread once at most if `may_take_turn`. After `publish`, without
     /// the order lock.
     void schedule_published(bool may_take_turn);
-    /// No task has ended for long, and a thread of the program waits for one.
-    void nothing_moves() noexcept;
     /// No handle of the array is left.
     void release(memory::Array& array) noexcept;
 
@@ -78,6 +76,7 @@ class SchedulerTurns final : public engine::Mailbox {
     struct Release;
 
     void run();
+    void post_nothing_moves() noexcept;
     bool take_turn() noexcept;
     void turn() KMM_REQUIRES(baton_);
     /// `turn`, after which the books are whole or given up.

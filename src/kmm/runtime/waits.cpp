@@ -1,6 +1,5 @@
 // Waiting for tasks, and who is told of a failure.
 #include <algorithm>
-#include <utility>
 
 #include "kmm/base/log.hpp"
 #include "kmm/base/text.hpp"
@@ -45,22 +44,19 @@ bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_cloc
     }
     TaskNumber settled_before = books_.table().settled_up_to();
     std::uint64_t unfinished_before = books_.unfinished().count();
-    bool was_told = false;
-    const auto look_whether_it_moves = [&]() noexcept {
+    const auto log_if_nothing_moves = [&]() noexcept {
         if (platform_.config().watchdog <= 0) return false;
         const bool moves =
             books_.table().settled_up_to() != settled_before || books_.unfinished().count() != unfinished_before;
         settled_before = books_.table().settled_up_to();
         unfinished_before = books_.unfinished().count();
-        if (moves) return true;
-        if (!std::exchange(was_told, true)) log_stuck(number);
-        turns_.nothing_moves();
-        return true;
+        if (!moves) log_stuck(number);
+        return moves;
     };
     const auto watchdog =
         std::chrono::duration<double>(platform_.config().watchdog > 0 ? platform_.config().watchdog : 1e5);
     return books_.waits().wait(number, deadline, std::chrono::duration_cast<clock::duration>(std::min(watchdog, a_day)),
-                               look_whether_it_moves);
+                               log_if_nothing_moves);
 }
 
 void RuntimeCore::log_stuck(TaskNumber awaited) noexcept {

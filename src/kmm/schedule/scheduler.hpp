@@ -80,8 +80,8 @@ class Scheduler final : private memory::Requests {
     /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited
     /// all the time.
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
-    /// Found by the watchdog: a thread of the program waits, and no task has ended for its whole interval. If a running
-    /// function waits for that thread, and the thread for a task that is held back, only relaxed admission helps.
+    /// No task has ended for the watchdog's interval. If a running function waits for a thread of the program, and the
+    /// thread for a task that is held back, only relaxed admission helps.
     void nothing_moves();
     /// The answer to Outbox::ask_for_bounce; 0 bytes: there is none.
     void bounce_came(std::uintptr_t address, std::size_t bytes);
@@ -99,6 +99,7 @@ class Scheduler final : private memory::Requests {
     std::uint64_t unsettled() const noexcept { return unsettled_; }
     /// Whether the task stands aside until memory becomes free. O(such tasks); for reports.
     bool waits_for_memory(const Task& task) const;
+    bool is_held_back(const Task& task) const noexcept { return admission_.is_held_back(task); }
     /// Tasks of the memory that were given what they need and are not executed.
     std::uint32_t in_flight(MemoryIndex memory) const noexcept { return queues_[memory].in_flight; }
     const SchedulerCounters& counters() const noexcept { return counters_; }

@@ -69,6 +69,7 @@ std::string WhoWaits::waits_for_text(const Task& task, const schedule::Scheduler
         if (task.unpassed_fences != 0) return lanes_text(task);
         return in_user_code ? "its host function is running" : "waits for a thread of the host pool";
     case TaskState::ready:
+        if (scheduler.is_held_back(task)) return "is held back: earlier tasks need the memory that it would take";
         if (!task.blocked) return "is ready and waits for its turn";
         if (!scheduler.waits_for_memory(task)) return "waits for a task that still holds one of its chunks";
         return memory_text(task, scheduler.residency());
