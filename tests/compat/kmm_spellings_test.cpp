@@ -66,7 +66,9 @@ TEST(SizesOfOneAxis, hold_for_points_and_other_element_types) {
     static_assert(std::is_convertible_v<Dim<1>, long> && std::is_convertible_v<Dim<1, int>, int>);
     static_assert(!std::is_convertible_v<Dim<2>, long> && !std::is_convertible_v<Dim<0>, long>,
                   "only one axis is a number");
-    static_assert(!std::is_convertible_v<fixed_vector<long, 1>, long>, "a vector is no number");
+    static_assert(std::is_convertible_v<fixed_vector<long, 1>, long> &&
+                      !std::is_convertible_v<fixed_vector<long, 2>, long>,
+                  "of one element");
     static_assert(Dim<1>(5) + 1 == 6, "usable in constant expressions");
 }
 
@@ -111,13 +113,15 @@ TEST(Identifiers, memories_are_compared_with_devices) {
     EXPECT_TRUE(DeviceId(1) == DeviceId(1) && MemoryId::host() == MemoryId::host(DeviceId(1)));
 }
 
-TEST(Identifiers, stream_sets_are_masks) {
+TEST(Identifiers, a_number_is_a_stream_and_a_mask_says_so) {
     static_assert(DeviceStreamSet::MAX_SIZE == 64);
-    const DeviceStreamSet set(0b101);
+    const DeviceStreamSet set = DeviceStreamSet::from_mask(0b101);
     EXPECT_EQ(set, (DeviceStreamSet{0, 2}));
-    EXPECT_EQ(DeviceStreamSet(std::uint64_t{1} << 63), DeviceStreamSet{63});
-    EXPECT_EQ(DeviceStreamSet(0U), DeviceStreamSet());
-    EXPECT_EQ(DeviceStreamSet{5}, DeviceStreamSet(0b100000)) << "braces list the streams";
+    EXPECT_EQ(DeviceStreamSet(3), DeviceStreamSet{3});
+    const DeviceStreamSet three = 3;
+    EXPECT_EQ(three.bits(), 0b1000u);
+    EXPECT_TRUE(DeviceStreamSet(64).is_empty() && DeviceStreamSet(-1).is_empty());
+    EXPECT_EQ(kmm::ResourceId(DeviceId(1), 3).stream_affinity(), three);
     EXPECT_TRUE(set.contains(2) && !set.contains(1));
     EXPECT_TRUE(set.contains(DeviceStreamSet{2}) && set.contains(set) && set.contains(DeviceStreamSet()));
     EXPECT_FALSE(set.contains(DeviceStreamSet{0, 1}));
@@ -193,6 +197,10 @@ TEST(Views, are_made_of_a_pointer_alone) {
     EXPECT_TRUE(kmm::View<double>{&value}.is_empty()) << "the sizes are the domain's default";
     EXPECT_EQ(kmm::View<double>{&value}.data(), &value);
     static_assert(!std::is_convertible_v<double*, kmm::View<double>>, "a pointer does not become an empty view");
+    static_assert(!std::is_constructible_v<kmm::View<double, 2>, kmm::Subview<double, 2>> &&
+                      !std::is_constructible_v<kmm::View<double>, kmm::GPUView<double>> &&
+                      !std::is_constructible_v<kmm::View<double>, kmm::ViewMut<double, 2>>,
+                  "a view that does not convert does not become an empty one");
 }
 
 TEST(Views, domains_are_compared) {
@@ -401,6 +409,223 @@ TEST(GpuChecks, compile_in_plain_files) {
     EXPECT_THROW(KMM_GPU_CHECK(scoped_status::failed), kmm::DeviceError);
     const kmm::GPUresult_t failed = 3;
     EXPECT_THROW(KMM_GPU_CHECK(failed), kmm::GPUException);
+}
+
+// ---- as KMM's tests and its users write it
+
+TEST(Boxes, of_other_ranks_are_taken_where_nothing_is_lost) {
+    const Dim<3> size = Dim<2>{2, 3};
+    const Point<3> point = Point<2>{2, 3};
+    const Bounds<3> box = Bounds<2>{2, 3};
+    EXPECT_EQ(size, Dim<3>(2, 3, 1));
+    EXPECT_EQ(point, Point<3>(2, 3, 0));
+    EXPECT_EQ(box, Bounds<3>(2, 3, 1));
+    EXPECT_THROW((Dim<1>(Dim<2>{2, 3})), std::overflow_error);
+    const auto volume = [](Dim<3> d) { return d.volume(); };
+    EXPECT_EQ(volume(Dim<2>{2, 3}), 6);
+    EXPECT_TRUE((Dim<2>{2, 1}.is_convertible_to<1, int>()) && !(Dim<2>{2, 3}.is_convertible_to<1, int>()));
+    EXPECT_TRUE((Point<2>{2, 0}.is_convertible_to<1, int>()) && !(Point<2>{2, 1}.is_convertible_to<1>()));
+    EXPECT_FALSE((Point<2>{int64_max, 0}.is_convertible_to<3, int>()));
+    EXPECT_TRUE((Bounds<2>{7, 1}.is_convertible_to<1, int>()) && !(Bounds<2>{7, 2}.is_convertible_to<1, int>()));
+    const kmm::DomainBounds domain(Dim<2>{2, 3});
+    EXPECT_EQ(domain, Bounds<3>(2, 3, 1));
+}
+
+TEST(Boxes, are_compared_with_sizes) {
+    const Bounds<2> b{Range<>(1, 3), Range<>(2, 5)};
+    EXPECT_TRUE(b.overlaps(Dim<2>{2, 3}) && !b.contains(Dim<2>{2, 3}));
+    EXPECT_TRUE(Bounds<2>(3, 4).contains(Dim<2>{3, 4}) && !Bounds<2>(3, 4).contains(Dim<2>{3, 5}));
+}
+
+TEST(Vectors, of_one_element_are_numbers) {
+    fixed_vector<int, 1> v;
+    v = 5;
+    const int x = v;
+    EXPECT_EQ(x, 5);
+    EXPECT_EQ(v, (fixed_vector<int, 1>(5)));
+}
+
+TEST(Vectors, try_to_grow) {
+    small_vector<int, 2> v{1, 2};
+    EXPECT_TRUE(v.try_push_back(4) && v.try_grow_capacity(10));
+    EXPECT_GE(v.capacity(), 10u);
+    EXPECT_FALSE(v.try_grow_capacity(static_cast<std::size_t>(-1) / 2)) << "more than there is";
+    EXPECT_EQ(v, (small_vector<int, 2>{1, 2, 4}));
+    kmm::byte_buffer bytes;
+    bytes.push_back(1);
+    EXPECT_EQ(bytes.size(), 1u);
+}
+
+TEST(Numbers, have_all_comparisons) {
+    EXPECT_TRUE(kmm::is_less_equal(-1, 0U) && kmm::is_less_equal(3, 3.0) && !kmm::is_less_equal(4, 3.5));
+    EXPECT_TRUE(kmm::is_greater(0U, -1) && !kmm::is_greater(3, 3U) && kmm::is_greater_equal(3, 3U));
+    EXPECT_TRUE(kmm::is_not_equal(-1, static_cast<unsigned>(-1)));
+    const double none = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_FALSE(kmm::is_less_equal(none, 1) || kmm::is_greater_equal(none, 1) || kmm::is_greater(none, 1));
+    EXPECT_TRUE(kmm::is_not_equal(none, none));
+}
+
+TEST(Numbers, ranges_have_the_type_of_their_bounds) {
+    static_assert(std::is_same_v<decltype(Range(5)), Range<int>> &&
+                  std::is_same_v<decltype(Range(1, 5L)), Range<long>>);
+    const kmm::index_t i = 3;
+    const kmm::default_index_type j = 4;
+    EXPECT_EQ(Range(i, j).size(), 1);
+}
+
+TEST(Numbers, are_made_of_identifiers) {
+    EXPECT_EQ(static_cast<std::uint64_t>(kmm::EventId(7)), 7u);
+    EXPECT_EQ(static_cast<std::uint64_t>(kmm::BufferId(8)), 8u);
+    EXPECT_EQ(static_cast<std::uint8_t>(kmm::NodeId(9)), 9u);
+    EXPECT_EQ(static_cast<std::size_t>(kmm::Axis(2)), 2u);
+    EXPECT_EQ(kmm::Hasher<int>()(3), kmm::Hasher<>()(3));
+    const kmm::KeyValue<float> kv(3, 1.5F);
+    EXPECT_TRUE(kv.key == 3 && kv.value == 1.5F);
+}
+
+struct Movable {
+    KMM_NOT_COPYABLE(Movable)
+  public:
+    Movable() = default;
+};
+struct Fixed {
+    KMM_NOT_COPYABLE_OR_MOVABLE(Fixed)
+  public:
+    Fixed() = default;
+};
+static_assert(std::is_move_constructible_v<Movable> && std::is_move_assignable_v<Movable>);
+static_assert(!std::is_copy_constructible_v<Movable> && !std::is_copy_assignable_v<Movable>);
+static_assert(!std::is_move_constructible_v<Fixed> && !std::is_copy_assignable_v<Fixed>);
+
+TEST(Mappings, are_called_and_taken_apart) {
+    using namespace kmm::placeholders;
+    const kmm::DomainChunk chunk{kmm::ResourceId::host(), {2}, {3}};
+    EXPECT_EQ(_x(chunk), Range<>(2, 5));
+    EXPECT_EQ(_x(chunk, Bounds<1>(4)), Bounds<1>(Range<>(2, 4)));
+    EXPECT_EQ((_x + 1)(chunk, Bounds<1>(4)), Bounds<1>(Range<>(3, 4)));
+    EXPECT_EQ((kmm::IdentityMap()(chunk, Bounds<2>(4, 9))), Bounds<2>(Range<>(2, 4), Range<>(0, 1)));
+    EXPECT_EQ(kmm::IdentityMap()(chunk), Bounds<3>(Range<>(2, 5), 1, 1));
+    EXPECT_EQ(kmm::all(chunk, Bounds<2>(4, 9)), Bounds<2>(4, 9));
+    const auto map = bounds(_y, _x + 1);
+    EXPECT_EQ(map.axes[1](chunk), Range<>(3, 6));
+}
+
+TEST(Mappings, print_as_they_could_be_written) {
+    using namespace kmm::placeholders;
+    const auto printed = [](const auto& map) {
+        std::ostringstream stream;
+        stream << map;
+        return stream.str();
+    };
+    EXPECT_EQ(printed(_x), "_x");
+    EXPECT_EQ(printed(_), "_");
+    EXPECT_EQ(printed(kmm::one_to_one), "one_to_one");
+    EXPECT_EQ(printed(2 * _y - 1), "2 * _y - 1");
+    EXPECT_EQ(printed((_x + 3) / 2), "(_x + 3) / 2");
+    EXPECT_EQ(printed((_x / 2) * 2), "2 * (_x / 2)");
+    EXPECT_EQ(printed(9 - _z), "-_z + 9");
+    EXPECT_EQ(printed(range(_x - 1, _x + 2)), "range(_x - 1, _x + 2)");
+    EXPECT_EQ(printed(kmm::range(3, 7)), "range(3, 7)");
+    EXPECT_EQ(printed(kmm::IndexMap::constant(4)), "4");
+    EXPECT_EQ(printed(kmm::Axis(5)), "Axis(5)");
+    EXPECT_EQ(printed(bounds(_y, range(0, _x))), "bounds(_y, range(0, _x))");
+}
+
+TEST(Views, say_how_large_they_are_by_signed_numbers) {
+    float x[6] = {};
+    const kmm::View<float> v(x, {{4}});
+    static_assert(std::is_signed_v<decltype(v.size())> && std::is_signed_v<decltype(v.size(0))>);
+    int i = -1, count = 0;
+    EXPECT_TRUE(i < v.size());
+    for (auto k = v.size() - 1; k >= 0; k--) count++;
+    EXPECT_EQ(count, 4);
+    const kmm::Subview<float, 2> sizes_alone = {x, {{2, 3}}};
+    EXPECT_EQ(sizes_alone.bounds(), Bounds<2>(2, 3));
+    const kmm::Subview<float> one = {x, {{6}}};
+    EXPECT_EQ(one.size(), 6);
+    const kmm::View<float, 2> c(x, {{2, 3}});
+    EXPECT_EQ(c.linearize_index({1, 2}), 5);
+    EXPECT_EQ(c.linearize_index({1, 2}, c.data()), x + 5);
+    static_assert(
+        std::is_same_v<kmm::ViewStrided<float, 2, kmm::views::device_accessor>, kmm::GPUViewStrided<float, 2>>);
+    static_assert(std::is_same_v<kmm::View<float, 2, kmm::views::default_layout, kmm::views::device_accessor>,
+                                 kmm::GPUView<float, 2>>);
+}
+
+TEST(Views, static_offsets_and_sizes_become_dynamic_ones_with_all_elements) {
+    using namespace kmm;
+    using Static = views::static_offset<views::static_domain<views::default_index_type, 10, 20>, 3, 7>;
+    std::vector<int> memory(200);
+    const AbstractView<int, Static> s{memory.data()};
+    const AbstractView<int, views::static_offset<views::dynamic_domain<2>, 3, 7>> d(s);
+    EXPECT_EQ(d.size(), 200);
+    EXPECT_EQ(d.begin(1), 7);
+    EXPECT_EQ(&d(12, 26), &memory[199]);
+}
+
+TEST(Domains, are_made_by_calls_and_by_conversions) {
+    const auto rt = small_runtime();
+    const kmm::Domain tiles = kmm::TileDomain(10, 3)(rt.info(), kmm::ExecutionSpace::Host);
+    EXPECT_EQ(tiles.chunks.size(), 4u);
+    struct Halves {
+        operator kmm::Domain() const {
+            return {{{kmm::ResourceId::host(), {0}, {5}}, {kmm::ResourceId::host(), {5}, {5}}}};
+        }
+    };
+    using namespace kmm::placeholders;
+    kmm::Array<float> a{10};
+    rt.parallel_submit(Halves(), kmm::Host([](kmm::SubviewMut<float> v) {
+                           for (auto i = v.begin(); i < v.end(); i++) v[i] = float(i);
+                       }),
+                       write(a[_x]));
+    EXPECT_EQ(a.distribution().num_chunks(), 2u);
+    EXPECT_EQ(a.copy_to_vector()[9], 9.0F);
+}
+
+TEST(Runtimes, are_shared_by_pointers) {
+    kmm::RuntimeConfig config;
+    config.driver = kmm::DriverKind::Host;
+    config.virtual_device_memory = std::size_t{64} << 20;
+    const std::shared_ptr<kmm::Runtime> worker = kmm::make_worker(config);
+    const kmm::RuntimeHandle rt(worker);
+    EXPECT_EQ(&rt.worker(), worker.get());
+    EXPECT_EQ(rt.worker().shared_from_this(), worker);
+    const kmm::Array<float> a = rt.allocate({1.0F, 2.0F});
+    const auto instance = a.instance().shared_from_this();
+    float values[2] = {};
+    instance->copy_bytes_into(values);
+    EXPECT_EQ(values[1], 2.0F);
+}
+
+TEST(Arrays, are_allocated_with_a_shape_in_braces) {
+    const auto rt = small_runtime();
+    const float d[6] = {1, 2, 3, 4, 5, 6};
+    const auto line = rt.allocate(d, {6});
+    const auto grid = rt.allocate<2>(d, {2, 3});
+    const auto there = rt.allocate<2>(d, {2, 3}, MemoryId(DeviceId(0)));
+    EXPECT_TRUE(line.rank() == 1 && line.size() == 6 && grid.rank() == 2);
+    EXPECT_EQ(there.copy_to_vector(), grid.copy_to_vector());
+    EXPECT_EQ(rt.allocate(d, {6}, MemoryId::host()).copy_to_vector(), line.copy_to_vector());
+}
+
+struct Field : kmm::Array<float> {
+    explicit Field(long n) : kmm::Array<float>(Dim<1>(n)) {}
+    int tag = 3;
+};
+
+TEST(Arrays, of_a_derived_class_are_used_as_arrays) {
+    using namespace kmm::placeholders;
+    const auto rt = small_runtime();
+    Field a(100), b(100);
+    rt.parallel_submit(100, 30, kmm::Host([](kmm::Range<std::int64_t> r, kmm::SubviewMut<float> v) {
+                           for (auto i = r.begin; i < r.end; i++) v[i] = float(i);
+                       }),
+                       _x, write(a[_x]));
+    rt.submit(kmm::ResourceId::host(), kmm::Host([](kmm::View<float> x, kmm::View<float> same, kmm::ViewMut<float> y) {
+                  for (long i = 0; i < x.size(); i++) y[i] = x[i] + 2 * same[i];
+              }),
+              a, read(a), write(b));
+    EXPECT_EQ(b.copy_to_vector()[99], 297.0F);
 }
 
 }  // namespace

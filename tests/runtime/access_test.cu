@@ -591,7 +591,6 @@ TEST(NotOffered, reductions_struct_arguments_leases_adoption_and_the_rest_say_so
     EXPECT_THROW(a.copy_from_async(own.data()), kmm::NotAvailable);
     EXPECT_THROW(rt.copy(a, a), kmm::NotAvailable);
     EXPECT_THROW(rt.redistribute(a, a.distribution()), kmm::NotAvailable);
-    EXPECT_THROW(rt.constrain_to(DeviceId(0)), kmm::NotAvailable);
     EXPECT_THROW(rt.record_stream(DeviceId(0), nullptr), kmm::NotAvailable);
     EXPECT_THROW(rt.stream_wait(DeviceId(0), nullptr, EventId()), kmm::NotAvailable);
     EXPECT_THROW(rt.submit(device(0), GPU([](kmm::DeviceResource&) {}).scratch(100)), kmm::NotAvailable);

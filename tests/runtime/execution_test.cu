@@ -35,15 +35,6 @@ TEST(Row086, a_host_task_and_a_kernel_finish_without_any_further_call) {
     });
 }
 
-TEST(Row087, tasks_restricted_to_streams_are_not_available) {
-    const RuntimeHandle rt = kmm::make_runtime(config_with(1));
-    for (std::size_t s = 0; s < 8; s++)
-        EXPECT_THROW(rt.submit(ResourceId(DeviceId(0), kmm::DeviceStreamSet{s}), GPU([](kmm::DeviceResource&) {})),
-                     kmm::NotAvailable);
-    rt.synchronize();
-    EXPECT_EQ(rt.stats().tasks_submitted, 0u);
-}
-
 TEST(Row088, ten_thousand_host_tasks_use_no_more_threads_than_the_pool) {
     RuntimeConfig config = config_with(1);
     config.host_threads = 3;

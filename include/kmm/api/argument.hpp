@@ -46,6 +46,10 @@ struct ArgumentHandler : detail::GeneralHandler<T> {
     using detail::GeneralHandler<T>::GeneralHandler;
 };
 
+/// What each task stores of an argument of type `T`.
+template<typename T>
+using Argument = typename ArgumentHandler<std::decay_t<T>>::type;
+
 /// Turns what a task stored (`ArgumentHandler<..>::type`) into the function's parameter, when the task runs. The
 /// general form passes the stored value itself.
 template<ExecutionSpace Space, typename T>

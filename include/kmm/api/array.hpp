@@ -60,7 +60,7 @@ class ArrayBase {
 /// first submit that writes it, or made bound by `RuntimeHandle::array` and `allocate`. The data goes when the last
 /// handle is gone and its tasks are done.
 template<typename T, std::size_t N = 1>
-class Array final : public ArrayBase, private ArrayInstance<N> {
+class Array : public ArrayBase, private ArrayInstance<N> {
     using ArrayInstance<N>::record_;
     using ArrayInstance<N>::shape_;
     static_assert(std::is_trivially_copyable_v<T>, "the elements of an array must be trivially copyable");

@@ -12,6 +12,7 @@
 #include "kmm/core/distribution.hpp"
 #include "kmm/detail/array_checks.hpp"
 #include "kmm/detail/runtime_core.hpp"
+#include "kmm/detail/strided_box.hpp"
 #include "kmm/utils/dim.hpp"
 
 namespace kmm {
@@ -46,6 +47,15 @@ class ArrayInstance {
     Runtime& runtime() const { return detail::array_runtime_face(*record_); }
     /// Waits for all work on the array. TE DL.
     void synchronize() const { detail::array_synchronize(*record_); }
+    /// All elements, row-major; `output` has room for them. Blocks. As Array::copy_to.
+    KMM_INLINE void copy_bytes_into(void* output) const {
+        const Bounds<N> whole(shape_);
+        if (!whole.is_empty())
+            detail::array_copy_out(record_, detail::to_box(whole), output, detail::PackedStrides<N>(whole).values,
+                                   detail::default_stream());
+    }
+    /// Another handle of the array.
+    std::shared_ptr<ArrayInstance> shared_from_this() const { return std::make_shared<ArrayInstance>(*this); }
     const detail::ArrayRef& record() const noexcept { return record_; }
 
   private:

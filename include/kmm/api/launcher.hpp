@@ -50,10 +50,10 @@ inline namespace KMM_DETAIL_FILE_KIND {
 /// The last error of the vendor's runtime is kept by each copy of that runtime, and the one that the function's file is
 /// linked with need not be the library's: so it is looked at here, where the file is compiled.
 inline void check_pending_error(bool report) {
-#if KMM_USE_CUDA
+#ifdef KMM_USE_CUDA
     const cudaError_t pending = cudaGetLastError();
     if (report) check_gpu(pending, "a call in the device function, which left its error pending,", SourceLocation());
-#elif KMM_USE_HIP
+#elif defined(KMM_USE_HIP)
     const hipError_t pending = hipGetLastError();
     if (report) check_gpu(pending, "a call in the device function, which left its error pending,", SourceLocation());
 #else

@@ -21,17 +21,17 @@ class MultiIndexMap {
     static constexpr std::size_t rank = N;
 
     template<typename... Is, typename = std::enable_if_t<sizeof...(Is) == N && (detail::is_index_v<Is> && ...)>>
-    explicit MultiIndexMap(const Is&... indices) : axes_{into_index_map(indices)...} {}
+    explicit MultiIndexMap(const Is&... indices) : axes{into_index_map(indices)...} {}
     template<std::size_t... Ks>
     MultiIndexMap(const MultiIndexMap<N - 1>& head, const IndexMap& last, std::index_sequence<Ks...>)
-        : axes_{head.axis(Ks)..., last} {}
+        : axes{head.axis(Ks)..., last} {}
 
-    const IndexMap& axis(std::size_t k) const noexcept { return axes_[k]; }
+    const IndexMap& axis(std::size_t k) const noexcept { return axes[k]; }
     /// Not clipped.
     Bounds<N> operator()(const DomainChunk& chunk) const {
         Bounds<N> result;
         for (std::size_t k = 0; k < N; k++) {
-            result[k] = axes_[k].apply(chunk);
+            result[k] = axes[k].apply(chunk);
         }
         return result;
     }
@@ -39,13 +39,12 @@ class MultiIndexMap {
     Bounds<N> operator()(const DomainChunk& chunk, const Bounds<N>& array) const {
         Bounds<N> result;
         for (std::size_t k = 0; k < N; k++) {
-            result[k] = axes_[k].apply(chunk, array[k]);
+            result[k] = axes[k].apply(chunk, array[k]);
         }
         return result;
     }
 
-  private:
-    IndexMap axes_[N];
+    IndexMap axes[N];
 };
 
 template<>
@@ -56,6 +55,17 @@ class MultiIndexMap<0> {
     Bounds<0> operator()(const DomainChunk&) const noexcept { return {}; }
     Bounds<0> operator()(const DomainChunk&, const Bounds<0>&) const noexcept { return {}; }
 };
+
+template<typename C, typename Traits, std::size_t N>
+std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream, const MultiIndexMap<N>& map) {
+    stream << "bounds(";
+    if constexpr (N > 0) {
+        for (std::size_t k = 0; k < N; k++) {
+            stream << (k > 0 ? ", " : "") << map.axes[k].text();
+        }
+    }
+    return stream << ")";
+}
 
 /// One index for each axis of an array.
 template<typename... Is, typename = std::enable_if_t<(sizeof...(Is) > 0) && (detail::is_index_v<Is> && ...)>>
@@ -134,11 +144,25 @@ inline constexpr std::size_t mapper_dimensionality<Axis> = 1;
 template<>
 inline constexpr std::size_t mapper_dimensionality<OneToOne> = DOMAIN_DIMS;
 
+namespace detail {
+
+// Whether a functor gives a box of N axes: boxes of other ranks convert, which is not meant.
+template<typename M, std::size_t N, typename = void>
+struct GivesBox : std::false_type {};
+template<typename M, std::size_t N>
+struct GivesBox<M, N, std::enable_if_t<std::is_invocable_r<Bounds<N>, const M&, DomainChunk, Bounds<N>>::value>> {
+    static constexpr std::size_t rank =
+        BoundsRank<std::decay_t<std::invoke_result_t<const M&, DomainChunk, Bounds<N>>>>::value;
+    static constexpr bool value = rank == N || rank == static_cast<std::size_t>(-1);
+};
+
+}  // namespace detail
+
 /// Whether a mapping can select a region of an array of rank N.
 template<typename M, std::size_t N>
 inline constexpr bool is_dimensionality_accepted_by_mapper =
     std::is_same<M, All>::value || std::is_same<M, OneToOne>::value || (detail::is_index_v<M> && N == 1) ||
-    (!detail::is_index_v<M> && std::is_invocable_r<Bounds<N>, const M&, DomainChunk, Bounds<N>>::value);
+    (!detail::is_index_v<M> && detail::GivesBox<M, N>::value);
 
 namespace detail {
 
@@ -165,15 +189,9 @@ Bounds<N> evaluate_access(const M& mapper, const DomainChunk& chunk, const Bound
         "Bounds<N>(DomainChunk, Bounds<N>)");
     if constexpr (std::is_same<M, All>::value) {
         return array;
-    } else if constexpr (std::is_same<M, OneToOne>::value) {
-        Bounds<N> region;
-        for (std::size_t k = 0; k + 1 <= N; k++) {
-            region[k] = IndexMap(Axis(k)).apply(chunk, array[k]);
-        }
-        return region;
     } else if constexpr (is_index_v<M>) {
         return Bounds<N>(into_index_map(mapper).apply(chunk, array[0]));
-    } else if constexpr (std::is_same<M, MultiIndexMap<N>>::value) {
+    } else if constexpr (std::is_same<M, OneToOne>::value || std::is_same<M, MultiIndexMap<N>>::value) {
         return mapper(chunk, array);
     } else {
         return clip<N>(Bounds<N>(mapper(chunk, array)), array);
@@ -258,9 +276,7 @@ struct IsPlainMapper<MultiIndexMap<N>> : std::true_type {};
 template<typename M>
 auto evaluate_plain(const M& mapper, const DomainChunk& chunk) {
     static_assert(!std::is_same<M, All>::value, "_ alone says nothing as a plain argument: pass an axis or a range");
-    if constexpr (std::is_same<M, OneToOne>::value) {
-        return Bounds<DOMAIN_DIMS>(DomainBounds(chunk.offset, chunk.size));
-    } else if constexpr (is_index_v<M>) {
+    if constexpr (is_index_v<M>) {
         return into_index_map(mapper).apply(chunk);
     } else {
         return mapper(chunk);

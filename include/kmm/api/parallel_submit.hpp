@@ -231,13 +231,12 @@ EventId with_launcher_info(const L& launcher, const F& submit) {
     }
 }
 
-/// Queues one task for each chunk. `domain` is null for a single chunk of `submit`.
+/// Queues one task for each chunk, on what the handle may use: `system`. `domain` is null for a single chunk of `submit`.
 template<typename L, typename... Args>
-EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_chunks, const Domain* domain,
-                      const LauncherInfo& info, const L& launcher, Args&&... args) {
+EventId submit_chunks(RuntimeCore& core, const SystemInfo& system, DomainChunk* chunks, std::size_t num_chunks,
+                      const Domain* domain, const LauncherInfo& info, const L& launcher, Args&&... args) {
     if constexpr (LauncherTraits<L>::kind == LauncherInfo::Kind::kernel) runtime_check_kernel_mode(core, info);
     check_function(launcher);
-    const SystemInfo& system = runtime_info(core);
     for (std::size_t i = 0; i < num_chunks; i++) {
         chunks[i].owner_id = task_resource(chunks[i].owner_id, L::execution_space, system);
         check_scratch(LauncherScratch<L>::get(launcher, chunks[i]));
@@ -267,10 +266,10 @@ EventId submit_chunks(RuntimeCore& core, DomainChunk* chunks, std::size_t num_ch
 }
 
 template<typename L, typename... Args>
-EventId submit_one(RuntimeCore& core, ResourceId target, const L& launcher, Args&&... args) {
+EventId submit_one(RuntimeCore& core, const SystemInfo& system, ResourceId target, const L& launcher, Args&&... args) {
     return with_launcher_info(launcher, [&](const LauncherInfo& info) {
         DomainChunk chunk{target, DomainPoint(), DomainDim()};
-        return submit_chunks(core, &chunk, 1, nullptr, info, launcher, std::forward<Args>(args)...);
+        return submit_chunks(core, system, &chunk, 1, nullptr, info, launcher, std::forward<Args>(args)...);
     });
 }
 
@@ -282,7 +281,7 @@ struct HasIntoDomain<D, std::void_t<decltype(IntoDomain<D>::call(std::declval<D>
                                                                  ExecutionSpace()))>> : std::true_type {};
 
 template<typename D, typename L, typename... Args>
-EventId submit_domain(RuntimeCore& core, D&& kind, const L& launcher, Args&&... args) {
+EventId submit_domain(RuntimeCore& core, const SystemInfo& system, D&& kind, const L& launcher, Args&&... args) {
     using Kind = std::decay_t<D>;
     static_assert(HasIntoDomain<Kind>::value || std::is_convertible_v<Kind, DomainDim>,
                   "the first argument of parallel_submit is no domain: use TileDomain, BlockDomain, CyclicDomain, a "
@@ -290,9 +289,8 @@ EventId submit_domain(RuntimeCore& core, D&& kind, const L& launcher, Args&&... 
                   "DomainChunks, or specialise kmm::IntoDomain");
     using Converted = std::conditional_t<HasIntoDomain<Kind>::value, Kind, DomainDim>;
     return with_launcher_info(launcher, [&](const LauncherInfo& info) {
-        Domain domain =
-            IntoDomain<Converted>::call(Converted(std::forward<D>(kind)), runtime_info(core), L::execution_space);
-        return submit_chunks(core, domain.chunks.data(), domain.chunks.size(), &domain, info, launcher,
+        Domain domain = IntoDomain<Converted>::call(Converted(std::forward<D>(kind)), system, L::execution_space);
+        return submit_chunks(core, system, domain.chunks.data(), domain.chunks.size(), &domain, info, launcher,
                              std::forward<Args>(args)...);
     });
 }

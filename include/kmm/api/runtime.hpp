@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 
 #include "kmm/core/identifiers.hpp"
 #include "kmm/core/system_info.hpp"
@@ -25,6 +26,8 @@ class Runtime {
     void shutdown();
     /// Waits for an event until a time; whether it is done. TE IA DL.
     bool query_event(EventId event, std::chrono::system_clock::time_point deadline);
+    /// Another share of the runtime.
+    std::shared_ptr<Runtime> shared_from_this();
     /// Nothing: the runtime makes progress by itself. Kept for programs that call it.
     void make_progress() const noexcept {}
 

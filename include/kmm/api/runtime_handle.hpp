@@ -34,6 +34,19 @@
 
 namespace kmm {
 
+namespace detail {
+
+/// A shape in braces. No Dim deduces it, so that a call that names a Dim means that one.
+template<std::size_t N>
+struct BracedShape {
+    Dim<N> dim;
+    template<typename... Us, typename = enable_elements_t<default_index_type, N, Us...>>
+    BracedShape(const Us&... sizes) : dim(sizes...) {}
+    BracedShape(const Dim<N>& that) : dim(that) {}
+};
+
+}  // namespace detail
+
 /// A share of a runtime; copies share it. The runtime lives until the last handle, bound array and unfinished task is
 /// gone.
 class RuntimeHandle {
@@ -47,7 +60,7 @@ class RuntimeHandle {
     /// Queues one task on `target`, with chunk offset 0 and size (1, 1, 1).
     template<typename L, typename... Args, typename = std::enable_if_t<detail::is_launcher_v<L>>>
     EventId submit(ResourceId target, L&& launcher, Args&&... args) const {
-        return detail::submit_one(*core_, target, launcher, std::forward<Args>(args)...);
+        return detail::submit_one(*core_, info(), target, launcher, std::forward<Args>(args)...);
     }
     template<typename... Args, typename = std::enable_if_t<!detail::is_launcher_v<detail::nth_type_t<1, Args...>>>,
              typename = void>
@@ -63,12 +76,12 @@ class RuntimeHandle {
         typename D = DomainDim, typename L, typename... Args,
         typename = std::enable_if_t<detail::is_launcher_v<L> && !detail::is_launcher_v<detail::nth_type_t<0, Args...>>>>
     EventId parallel_submit(D&& domain, L&& launcher, Args&&... args) const {
-        return detail::submit_domain(*core_, std::forward<D>(domain), launcher, std::forward<Args>(args)...);
+        return detail::submit_domain(*core_, info(), std::forward<D>(domain), launcher, std::forward<Args>(args)...);
     }
     /// The same over `TileDomain(size, chunk)`.
     template<typename L, typename... Args, typename = std::enable_if_t<detail::is_launcher_v<L>>>
     EventId parallel_submit(DomainDim size, DomainDim chunk, L&& launcher, Args&&... args) const {
-        return detail::submit_domain(*core_, TileDomain(size, chunk), launcher, std::forward<Args>(args)...);
+        return detail::submit_domain(*core_, info(), TileDomain(size, chunk), launcher, std::forward<Args>(args)...);
     }
     template<typename... Args, typename = std::enable_if_t<!detail::is_launcher_v<detail::nth_type_t<1, Args...>> &&
                                                            !detail::is_launcher_v<detail::nth_type_t<2, Args...>>>>
@@ -95,6 +108,15 @@ class RuntimeHandle {
     template<typename T, std::size_t N>
     KMM_INLINE Array<T, N> allocate(const T* data, Dim<N> shape) const {
         return allocate(data, shape, memory_affinity_for_address(data));
+    }
+    /// With a shape in braces the rank is said, or 1: allocate<2>(p, {h, w}), allocate(p, {n}).
+    template<std::size_t N = 1, typename T>
+    KMM_INLINE Array<T, N> allocate(const T* data, detail::BracedShape<N> shape, MemoryId memory) const {
+        return allocate<T, N>(data, shape.dim, memory);
+    }
+    template<std::size_t N = 1, typename T>
+    KMM_INLINE Array<T, N> allocate(const T* data, detail::BracedShape<N> shape) const {
+        return allocate<T, N>(data, shape.dim);
     }
     template<typename T, typename... Sizes, typename = std::enable_if_t<(std::is_integral_v<Sizes> && ...)>>
     KMM_INLINE Array<T, sizeof...(Sizes)> allocate(const T* data, Sizes... sizes) const {
@@ -220,12 +242,20 @@ class RuntimeHandle {
 
     // ---- the runtime
 
-    /// A handle that submits only to these resources. NA: not offered by this version.
-    RuntimeHandle constrain_to(const std::vector<ResourceId>&) const { throw_no_constraints(); }
-    RuntimeHandle constrain_to(DeviceId) const { throw_no_constraints(); }
-    RuntimeHandle constrain_to(ResourceId) const { throw_no_constraints(); }
-    /// Valid while the handle lives.
-    const SystemInfo& info() const noexcept { return detail::runtime_info(*core_); }
+    /// A handle to the same runtime that submits only to these resources: domains deal to its devices in this order,
+    /// device functions and kernels on any other device throw IR, and of a device with a set of streams its kernels use
+    /// those compute streams (GPU(f) uses streams of its own). Host functions are always allowed. It does not limit
+    /// where data may be, nor copies. A device with all streams stands for those that this handle has. IA for an empty
+    /// list, IR for what this handle has not.
+    RuntimeHandle constrain_to(const std::vector<ResourceId>& resources) const {
+        RuntimeHandle result = *this;
+        result.info_ = std::make_shared<const SystemInfo>(info().constrain_to(resources));
+        return result;
+    }
+    RuntimeHandle constrain_to(ResourceId resource) const { return constrain_to(std::vector<ResourceId>{resource}); }
+    RuntimeHandle constrain_to(DeviceId device) const { return constrain_to(ResourceId(device)); }
+    /// What this handle may use. Valid while the handle lives.
+    const SystemInfo& info() const noexcept { return info_ ? *info_ : detail::runtime_info(*core_); }
     Runtime& worker() const noexcept;
     RuntimeStats stats() const { return detail::runtime_stats(*core_); }
     /// What the runtime did and holds, for people: tasks, waits for memory, links, evictions and what was fetched
@@ -254,18 +284,17 @@ class RuntimeHandle {
         detail::throw_not_available(
             "record_stream and stream_wait are not offered by this version of kmm; synchronize the stream instead");
     }
-    [[noreturn]] static void throw_no_constraints() {
-        detail::throw_not_available("RuntimeHandle::constrain_to is not offered by this version of kmm; name the "
-                                    "device in each chunk, or in submit");
-    }
-
     std::shared_ptr<detail::RuntimeCore> core_;
+    std::shared_ptr<const SystemInfo> info_;  ///< null: everything
 };
 
 /// Starts a runtime. Takes the time of starting drivers. IA NA DE OM.
 inline RuntimeHandle make_runtime(const RuntimeConfig& config = default_config_from_environment()) {
     return RuntimeHandle(detail::start_runtime(config));
 }
+
+/// As `make_runtime`; the handles and arrays made of it share it.
+std::shared_ptr<Runtime> make_worker(const RuntimeConfig& config = default_config_from_environment());
 
 /// What all runtimes of the process did and hold, for people: one report after the other; as JSON a list.
 std::string report(ReportFormat format = ReportFormat::Text);

@@ -4,7 +4,7 @@
 
 #include "kmm/utils/macros.hpp"
 
-#if KMM_USE_CUDA
+#ifdef KMM_USE_CUDA
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #if !defined(KMM_NO_BLAS_HEADER) && defined(__has_include)
@@ -13,7 +13,7 @@
 #define KMM_DETAIL_HAS_BLAS_HEADER 1
 #endif
 #endif
-#elif KMM_USE_HIP
+#elif defined(KMM_USE_HIP)
 #include <hip/hip_runtime.h>
 #if !defined(KMM_NO_BLAS_HEADER) && defined(__has_include)
 #if __has_include(<rocblas/rocblas.h>)
@@ -27,12 +27,12 @@ struct CUstream_st;
 
 namespace kmm {
 
-#if KMM_USE_CUDA
+#ifdef KMM_USE_CUDA
 using GPUstream_t = CUstream_st*;
 using GPUdevice_t = int;
 using GPUcontext_t = CUcontext;
 using GPUresult_t = CUresult;
-#elif KMM_USE_HIP
+#elif defined(KMM_USE_HIP)
 using GPUstream_t = hipStream_t;
 using GPUdevice_t = int;
 using GPUcontext_t = hipCtx_t;
@@ -45,15 +45,15 @@ using GPUcontext_t = void*;
 using GPUresult_t = int;
 #endif
 
-#if KMM_USE_CUDA && defined(KMM_DETAIL_HAS_BLAS_HEADER)
+#if defined(KMM_USE_CUDA) && defined(KMM_DETAIL_HAS_BLAS_HEADER)
 using blasHandle_t = cublasHandle_t;
-#elif KMM_USE_HIP && defined(KMM_DETAIL_HAS_BLAS_HEADER)
+#elif defined(KMM_USE_HIP) && defined(KMM_DETAIL_HAS_BLAS_HEADER)
 using blasHandle_t = rocblas_handle;
 #else
 using blasHandle_t = void*;
 #endif
 
-#if KMM_USE_CUDA || KMM_USE_HIP
+#if defined(KMM_USE_CUDA) || defined(KMM_USE_HIP)
 /// The primary context of a device, which all parts of a process share.
 class GPUContextHandle {
   public:

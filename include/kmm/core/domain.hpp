@@ -53,6 +53,9 @@ struct DomainBounds : Bounds<DOMAIN_DIMS> {
     template<std::size_t N, typename T, typename = std::enable_if_t<N <= DOMAIN_DIMS>>
     KMM_HOST_DEVICE constexpr DomainBounds(const Bounds<N, T>& that)
         : Bounds<DOMAIN_DIMS>(Bounds<DOMAIN_DIMS>::from(that)) {}
+    /// [0, size) on every axis.
+    template<std::size_t N, typename T, typename = std::enable_if_t<N <= DOMAIN_DIMS>>
+    KMM_HOST_DEVICE constexpr DomainBounds(const Dim<N, T>& size) : DomainBounds(Bounds<N, T>(size)) {}
     KMM_HOST_DEVICE constexpr DomainBounds(const DomainPoint& offset, const DomainDim& size)
         : Bounds<DOMAIN_DIMS>(Bounds<DOMAIN_DIMS>::from_offset_size(offset, size)) {}
 };
@@ -74,6 +77,8 @@ struct TileDomain {
     DomainDim size;
     DomainDim tile;
     TileDomain(DomainDim size_, DomainDim tile_) : size(size_), tile(tile_) {}
+    /// The chunks of a submit to `space`: see IntoDomain.
+    Domain operator()(const SystemInfo& info, ExecutionSpace space) const;
 };
 
 /// One block for each resource along the last axis that is larger than 1, lengths differing by at most 1, larger first.
@@ -127,10 +132,10 @@ ChunkDomain<A> chunks_of(const A& array, Axes... axes) {
     return {array, {axes.get()...}};
 }
 
-/// How something becomes the domain of a submit. Specialise it for own kinds: `call` runs on the submitting thread, and
-/// what it throws leaves `parallel_submit` unchanged. The library's kinds throw InvalidArgument (negative size, tile
-/// below 1) and InvalidResourceException (no resource to give a chunk to).
-template<typename P>
+/// How something becomes the domain of a submit. Specialise it for own kinds that do not convert to Domain: `call` runs
+/// on the submitting thread, and what it throws leaves `parallel_submit` unchanged. The library's kinds throw
+/// InvalidArgument (negative size, tile below 1) and InvalidResourceException (no resource to give a chunk to).
+template<typename P, typename = void>
 struct IntoDomain;
 
 namespace detail {
@@ -148,6 +153,9 @@ struct IntoDomain<TileDomain> {
         return detail::tile_domain(that, info, space);
     }
 };
+inline Domain TileDomain::operator()(const SystemInfo& info, ExecutionSpace space) const {
+    return IntoDomain<TileDomain>::call(*this, info, space);
+}
 template<>
 struct IntoDomain<BlockDomain> {
     static Domain call(const BlockDomain& that, const SystemInfo& info, ExecutionSpace space) {
@@ -182,6 +190,13 @@ template<>
 struct IntoDomain<std::vector<DomainChunk>> {
     static Domain call(std::vector<DomainChunk> that, const SystemInfo& info, ExecutionSpace space) {
         return detail::explicit_domain(Domain{static_cast<std::vector<DomainChunk>&&>(that)}, info, space);
+    }
+};
+/// A type of the program that converts to Domain.
+template<typename P>
+struct IntoDomain<P, std::enable_if_t<std::is_class<P>::value && std::is_convertible<const P&, Domain>::value>> {
+    static Domain call(const P& that, const SystemInfo& info, ExecutionSpace space) {
+        return detail::explicit_domain(that, info, space);
     }
 };
 template<typename Access>

@@ -90,10 +90,15 @@ class DeviceStreamSet {
     static constexpr std::size_t MAX_SIZE = MAX_STREAMS;
 
     constexpr DeviceStreamSet() noexcept = default;
-    /// Bit i of `mask` is stream i: DeviceStreamSet(5) has the streams 0 and 2. Braces list streams: DeviceStreamSet{5}
-    /// has stream 5.
+    /// The stream of this number.
     template<typename I, typename = std::enable_if_t<std::is_integral<I>::value>>
-    explicit constexpr DeviceStreamSet(I mask) noexcept : bits_(static_cast<std::uint64_t>(mask)) {}
+    constexpr DeviceStreamSet(I stream) noexcept : bits_(stream < I(0) ? 0 : bit(static_cast<std::size_t>(stream))) {}
+    /// Bit i of `mask` is stream i: from_mask(5) has the streams 0 and 2.
+    static constexpr DeviceStreamSet from_mask(std::uint64_t mask) noexcept {
+        DeviceStreamSet result;
+        result.bits_ = mask;
+        return result;
+    }
     constexpr DeviceStreamSet(std::initializer_list<std::size_t> streams) noexcept {
         for (std::size_t stream : streams) {
             bits_ |= bit(stream);
@@ -193,6 +198,7 @@ class EventId {
     constexpr EventId() noexcept = default;
     explicit constexpr EventId(std::uint64_t value) noexcept : value_(value) {}
     constexpr std::uint64_t get() const noexcept { return value_; }
+    explicit constexpr operator std::uint64_t() const noexcept { return value_; }
     constexpr std::uint16_t runtime_number() const noexcept { return static_cast<std::uint16_t>(value_ >> 48); }
 
   private:
@@ -205,6 +211,7 @@ class BufferId {
     constexpr BufferId() noexcept = default;
     explicit constexpr BufferId(std::uint64_t value) noexcept : value_(value) {}
     constexpr std::uint64_t get() const noexcept { return value_; }
+    explicit constexpr operator std::uint64_t() const noexcept { return value_; }
 
   private:
     std::uint64_t value_ = 0;
@@ -216,6 +223,7 @@ class NodeId {
     constexpr NodeId() noexcept = default;
     explicit constexpr NodeId(std::uint8_t value) noexcept : value_(value) {}
     constexpr std::uint8_t get() const noexcept { return value_; }
+    explicit constexpr operator std::uint8_t() const noexcept { return value_; }
 
   private:
     std::uint8_t value_ = 0;

@@ -99,7 +99,7 @@ class DeviceResource final : public Resource, public DeviceInfo {
     /// The part of the domain that this task works on.
     const DomainChunk& chunk() const noexcept { return *chunk_; }
 
-#if KMM_USE_CUDA || KMM_USE_HIP
+#if defined(KMM_USE_CUDA) || defined(KMM_USE_HIP)
     /// The context of the device, which is current while the task's function runs.
     GPUContextHandle context() const { return GPUContextHandle(device_ordinal()); }
     GPUContextHandle context_handle() const { return context(); }

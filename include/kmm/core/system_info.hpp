@@ -88,7 +88,9 @@ class SystemInfo {
     SystemInfo();
     /// All devices, with all streams.
     explicit SystemInfo(SystemDescription description);
-    /// The same runtime, seen by a handle that may use only `resources` (hosts in it are left out of `resources()`).
+    /// The same runtime, seen by a handle that may use only `resources` (hosts in it are left out of `resources()`). A
+    /// device with all its streams stands for those that this handle has of it. IA for none; IR for a device or a set
+    /// of streams that this handle has not.
     SystemInfo constrain_to(const std::vector<ResourceId>& resources) const;
 
     std::size_t num_devices() const noexcept;
@@ -99,6 +101,8 @@ class SystemInfo {
     const std::vector<DeviceInfo>& devices() const noexcept;
     /// The handle's devices, in the order in which they were given, each with its streams. The host is not listed.
     const std::vector<ResourceId>& resources() const noexcept;
+    /// Whether the handle may use every device and all streams.
+    bool is_whole() const noexcept { return is_whole_; }
     /// Whether tasks may run on the host: always, since every handle may.
     bool host_allowed() const noexcept;
     /// The host first, then the devices.
@@ -122,11 +126,15 @@ class SystemInfo {
   private:
     std::shared_ptr<const SystemDescription> description_;
     std::shared_ptr<const std::vector<ResourceId>> resources_;
+    bool is_whole_ = true;
 };
 
 namespace detail {
 /// IR unless the runtime has this device.
 void check_has_device(const SystemInfo& info, DeviceId id);
+/// The device with those of its streams that both it and the handle name. IR if the handle does not have the device, or
+/// there is no such stream. O(resources of the handle), O(1) if it is whole and no set of streams is named.
+ResourceId allowed_resource(const SystemInfo& info, ResourceId device);
 }  // namespace detail
 
 }  // namespace kmm

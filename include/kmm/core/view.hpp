@@ -52,7 +52,7 @@ struct device_accessor {
 /// The elements with the indices of the domain `D`, laid out by `L`. Indices are those of the domain, so a view of a
 /// part of an array is indexed as the array is. Checked only if KMM_BOUNDS_CHECK is 1: then an index outside throws
 /// InvalidArgument on the host and fails the kernel on a device. Valid as long as the memory behind it.
-template<typename T, typename D, typename L = views::right_to_left_layout<>, typename A = views::host_accessor>
+template<typename T, typename D, typename L = views::default_layout, typename A = views::host_accessor>
 class AbstractView {
   public:
     static constexpr std::size_t rank = D::rank;
@@ -95,11 +95,11 @@ class AbstractView {
         : data_(that.data()), domain_(that.domain()), mapping_(that.mapping()) {}
 
     /// The one element at `first`, or the elements of a static domain.
-    template<typename E = D, std::enable_if_t<E::is_static || E::rank == 0, int> = 0>
-    KMM_HOST_DEVICE constexpr AbstractView(T* first) : AbstractView(first, E()) {}
+    template<typename P, std::enable_if_t<views::detail::is_address_v<P, T> && (D::is_static || D::rank == 0), int> = 0>
+    KMM_HOST_DEVICE constexpr AbstractView(P first) : AbstractView(static_cast<T*>(first), D()) {}
     /// Sizes that are not static are 0: an address, and no elements.
-    template<typename E = D, std::enable_if_t<!E::is_static && (E::rank > 0), int> = 0>
-    KMM_HOST_DEVICE explicit constexpr AbstractView(T* first) : AbstractView(first, E()) {}
+    template<typename P, std::enable_if_t<views::detail::is_address_v<P, T> && !D::is_static && (D::rank > 0), int> = 0>
+    KMM_HOST_DEVICE explicit constexpr AbstractView(P first) : AbstractView(static_cast<T*>(first), D()) {}
 
     /// The region `bounds`, whose first element is at `first`; `strides[i]` in elements for each axis (a contiguous
     /// axis counts as 1). For domains without offsets only the sizes of `bounds` count.
@@ -158,15 +158,8 @@ class AbstractView {
 
     // ---- extents; an axis beyond the rank has size 1 and offset 0
     // Of what has explicit strides there may be more than a number can count: then the largest number.
-    KMM_HOST_DEVICE constexpr size_type size() const noexcept {
-        if (is_empty()) {
-            return 0;
-        }
-        size_type result = 1;
-        for (std::size_t i = 0; i + 1 <= rank; i++) {
-            result = views::detail::counted_product(result, static_cast<size_type>(domain_.size(i)));
-        }
-        return result;
+    KMM_HOST_DEVICE constexpr index_type size() const noexcept {
+        return views::detail::as_count<index_type>(num_elements());
     }
     KMM_HOST_DEVICE constexpr index_type size(std::size_t axis) const noexcept { return domain_.size(axis); }
     KMM_HOST_DEVICE constexpr ndsize_type sizes() const noexcept {
@@ -177,7 +170,7 @@ class AbstractView {
         return result;
     }
     KMM_HOST_DEVICE constexpr size_type size_in_bytes() const noexcept {
-        return views::detail::counted_product(size(), sizeof(T));
+        return views::detail::counted_product(num_elements(), sizeof(T));
     }
     KMM_HOST_DEVICE constexpr bool is_empty() const noexcept {
         for (std::size_t i = 0; i + 1 <= rank; i++) {
@@ -260,6 +253,12 @@ class AbstractView {
         return result;
     }
 
+    /// The address of `index`, if that of the first element of the region is `first`.
+    template<typename U>
+    KMM_HOST_DEVICE constexpr U* linearize_index(const ndindex_type& index, U* first) const noexcept {
+        return first + linearize_index(index);
+    }
+
     // ---- other views of the same memory
     /// Without axis `Axis`, at its index `index` (the first by default). Dropping axis 0 of row-major keeps the layout.
     template<std::size_t Axis = 0>
@@ -318,6 +317,17 @@ class AbstractView {
     KMM_HOST_DEVICE constexpr A accessor() const noexcept { return A(); }
 
   private:
+    KMM_HOST_DEVICE constexpr size_type num_elements() const noexcept {
+        if (is_empty()) {
+            return 0;
+        }
+        size_type result = 1;
+        for (std::size_t i = 0; i + 1 <= rank; i++) {
+            result = views::detail::counted_product(result, static_cast<size_type>(domain_.size(i)));
+        }
+        return result;
+    }
+
     template<typename... Is>
     KMM_HOST_DEVICE static constexpr ndindex_type to_index(const Is&... indices) noexcept {
         return ndindex_type(typename ndindex_type::storage_type{static_cast<index_type>(indices)...});
@@ -349,24 +359,23 @@ class AbstractView {
 
 // Views begin at index 0, Subviews at the offset of their region. The Mut forms give write access; the GPU forms are
 // for device memory; the Strided forms take any strides.
-#define KMM_DETAIL_DEFINE_VIEWS(PREFIX, ACCESSOR)                                                                   \
-    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                             \
-    using PREFIX##View = AbstractView<const T, views::dynamic_domain<N>, L, ACCESSOR>;                              \
-    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                             \
-    using PREFIX##ViewMut = AbstractView<T, views::dynamic_domain<N>, L, ACCESSOR>;                                 \
-    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                             \
-    using PREFIX##Subview = AbstractView<const T, views::dynamic_subdomain<N>, L, ACCESSOR>;                        \
-    template<typename T, std::size_t N = 1, typename L = views::right_to_left_layout<>>                             \
-    using PREFIX##SubviewMut = AbstractView<T, views::dynamic_subdomain<N>, L, ACCESSOR>;                           \
-    template<typename T, std::size_t N = 1>                                                                         \
-    using PREFIX##ViewStrided = AbstractView<const T, views::dynamic_domain<N>, views::strided_layout<>, ACCESSOR>; \
-    template<typename T, std::size_t N = 1>                                                                         \
-    using PREFIX##ViewStridedMut = AbstractView<T, views::dynamic_domain<N>, views::strided_layout<>, ACCESSOR>;    \
-    template<typename T, std::size_t N = 1>                                                                         \
-    using PREFIX##SubviewStrided =                                                                                  \
-        AbstractView<const T, views::dynamic_subdomain<N>, views::strided_layout<>, ACCESSOR>;                      \
-    template<typename T, std::size_t N = 1>                                                                         \
-    using PREFIX##SubviewStridedMut = AbstractView<T, views::dynamic_subdomain<N>, views::strided_layout<>, ACCESSOR>;
+#define KMM_DETAIL_DEFINE_VIEWS(PREFIX, ACCESSOR)                                                                  \
+    template<typename T, std::size_t N = 1, typename L = views::default_layout, typename A = ACCESSOR>             \
+    using PREFIX##View = AbstractView<const T, views::dynamic_domain<N>, L, A>;                                    \
+    template<typename T, std::size_t N = 1, typename L = views::default_layout, typename A = ACCESSOR>             \
+    using PREFIX##ViewMut = AbstractView<T, views::dynamic_domain<N>, L, A>;                                       \
+    template<typename T, std::size_t N = 1, typename L = views::default_layout, typename A = ACCESSOR>             \
+    using PREFIX##Subview = AbstractView<const T, views::dynamic_subdomain<N>, L, A>;                              \
+    template<typename T, std::size_t N = 1, typename L = views::default_layout, typename A = ACCESSOR>             \
+    using PREFIX##SubviewMut = AbstractView<T, views::dynamic_subdomain<N>, L, A>;                                 \
+    template<typename T, std::size_t N = 1, typename A = ACCESSOR>                                                 \
+    using PREFIX##ViewStrided = AbstractView<const T, views::dynamic_domain<N>, views::strided_layout<>, A>;       \
+    template<typename T, std::size_t N = 1, typename A = ACCESSOR>                                                 \
+    using PREFIX##ViewStridedMut = AbstractView<T, views::dynamic_domain<N>, views::strided_layout<>, A>;          \
+    template<typename T, std::size_t N = 1, typename A = ACCESSOR>                                                 \
+    using PREFIX##SubviewStrided = AbstractView<const T, views::dynamic_subdomain<N>, views::strided_layout<>, A>; \
+    template<typename T, std::size_t N = 1, typename A = ACCESSOR>                                                 \
+    using PREFIX##SubviewStridedMut = AbstractView<T, views::dynamic_subdomain<N>, views::strided_layout<>, A>;
 
 KMM_DETAIL_DEFINE_VIEWS(, views::host_accessor)
 KMM_DETAIL_DEFINE_VIEWS(GPU, views::device_accessor)

@@ -22,11 +22,17 @@
 namespace kmm {
 namespace detail {
 
+// The array that a class is or is derived from; void if there is none.
+template<typename T, std::size_t N>
+Array<T, N> base_array(const Array<T, N>*);
+void base_array(const volatile void*);
 template<typename A>
-struct ArrayTypes {
-    static_assert(always_false_v<A>,
-                  "read, write and overwrite need a kmm::Array; pass the arrays of a struct as arguments of their own");
-};
+using base_array_t = decltype(base_array(static_cast<A*>(nullptr)));
+
+template<typename A>
+struct ArrayTypes : ArrayTypes<base_array_t<A>> {};
+template<>
+struct ArrayTypes<void>;
 template<typename T, std::size_t N>
 struct ArrayTypes<Array<T, N>> {
     using element = T;
@@ -39,6 +45,8 @@ struct ArrayTypes<PartialAccess<A, N, K>> : ArrayTypes<std::remove_const_t<A>> {
 /// Handler of one access of the array `A` with the mapping `M`.
 template<typename A, typename M, AccessKind Kind>
 class AccessHandler {
+    static_assert(!std::is_void_v<base_array_t<A>>,
+                  "read, write and overwrite need a kmm::Array; pass the arrays of a struct as arguments of their own");
     using Types = ArrayTypes<std::remove_const_t<A>>;
     static constexpr std::size_t N = Types::rank;
 
@@ -135,6 +143,17 @@ struct LeaseOf<Overwrite<A, M>> {
 }  // namespace detail
 
 // ---- arrays and accesses
+namespace detail {
+
+/// A class derived from Array is read as the array.
+template<typename A>
+class GeneralHandler<A, std::enable_if_t<!std::is_void_v<base_array_t<A>>>> : public ArgumentHandler<base_array_t<A>> {
+  public:
+    explicit GeneralHandler(const A& array) : ArgumentHandler<base_array_t<A>>(array) {}
+};
+
+}  // namespace detail
+
 template<typename T, std::size_t N>
 struct ArgumentHandler<Array<T, N>> : detail::AccessHandler<Array<T, N>, All, detail::AccessKind::read> {
     explicit ArgumentHandler(const Array<T, N>& array)

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace kmm::detail {
 
@@ -46,6 +47,8 @@ class IndexChain {
     void divide(std::int64_t divisor);
     void append(const IndexChain& that);
     std::int64_t apply(std::int64_t index) const;
+    /// Of the expression `index`: "(2 * _x + 1) / 3".
+    std::string text(std::string index) const;
 
   private:
     void push(const IndexStage& stage);

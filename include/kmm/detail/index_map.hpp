@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
+#include <string>
 #include <type_traits>
 
 #include "kmm/core/domain.hpp"
@@ -20,6 +22,10 @@ class Axis {
     constexpr Axis() noexcept = default;
     explicit constexpr Axis(std::size_t axis) noexcept : axis_(axis) {}
     constexpr std::size_t get() const noexcept { return axis_; }
+    explicit constexpr operator std::size_t() const noexcept { return axis_; }
+    /// The indices of the chunk along this axis; with `array` clipped to it. As IndexMap::apply.
+    Range<> operator()(const DomainChunk& chunk) const;
+    Bounds<1> operator()(const DomainChunk& chunk, const Bounds<1>& array) const;
 
   private:
     std::size_t axis_ = 0;
@@ -28,12 +34,27 @@ class Axis {
 /// As an index: the whole axis. As a mapping: the whole array.
 struct All {
     constexpr All operator()() const noexcept { return {}; }
+    template<std::size_t N>
+    constexpr Bounds<N> operator()(const DomainChunk&, const Bounds<N>& array) const noexcept {
+        return array;
+    }
 };
 
 /// As a mapping: array axis k is domain axis k. As a plain argument: the Bounds<3> of the domain chunk.
 struct OneToOne {
     constexpr OneToOne operator()() const noexcept { return {}; }
+    Bounds<DOMAIN_DIMS> operator()(const DomainChunk& chunk) const { return DomainBounds(chunk.offset, chunk.size); }
+    template<std::size_t N>
+    Bounds<N> operator()(const DomainChunk& chunk, const Bounds<N>& array) const {
+        Bounds<N> region;
+        for (std::size_t k = 0; k + 1 <= N; k++) {
+            region[k] = Axis(k)(chunk, Bounds<1>(array[k]))[0];
+        }
+        return region;
+    }
 };
+/// KMM's name.
+using IdentityMap = OneToOne;
 
 /// An interval of indices for each domain index. Built from axes, integers and the operators below, or directly:
 /// floor((scale * i + offset + [0, length)) / divisor).
@@ -113,6 +134,9 @@ class IndexMap {
         return Range<index_type>(begin, clamp(raw.end, begin, axis.end));
     }
     Range<index_type> operator()(const DomainChunk& chunk) const { return apply(chunk); }
+    Bounds<1> operator()(const DomainChunk& chunk, const Bounds<1>& array) const { return apply(chunk, array[0]); }
+    /// As it could be written: "range(_x - 1, _x + 2)". Operations that were combined stand as one.
+    std::string text() const;
 
   private:
     // `axis`: post(i). `interval`: post of [begin(i), end(i)). A constant is either at i = 0. `fixed`: a constant
@@ -162,6 +186,11 @@ class IndexMap {
     detail::IndexChain begin_;
     detail::IndexChain end_;
 };
+
+inline Range<> Axis::operator()(const DomainChunk& chunk) const { return IndexMap(*this).apply(chunk); }
+inline Bounds<1> Axis::operator()(const DomainChunk& chunk, const Bounds<1>& array) const {
+    return IndexMap(*this)(chunk, array);
+}
 
 namespace detail {
 
@@ -239,6 +268,16 @@ IndexMap range(const I& end) {
 template<typename B, typename E, typename = std::enable_if_t<detail::is_index_v<B> && detail::is_index_v<E>>>
 IndexMap closed_range(const B& begin, const E& last) {
     return IndexMap::closed_range(into_index_map(begin), into_index_map(last));
+}
+
+template<typename C, typename Traits, typename E>
+std::enable_if_t<detail::is_expression_v<E> || std::is_same<E, All>::value, std::basic_ostream<C, Traits>&>
+operator<<(std::basic_ostream<C, Traits>& stream, const E& map) {
+    return stream << IndexMap(map).text();
+}
+template<typename C, typename Traits>
+std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream, const OneToOne&) {
+    return stream << "one_to_one";
 }
 
 }  // namespace kmm

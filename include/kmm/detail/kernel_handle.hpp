@@ -26,7 +26,7 @@ inline namespace KMM_DETAIL_FILE_KIND {
 /// Stands for the kind of file in the symbols of templates whose other parameters are the same in all.
 struct FileKind {};
 
-#if KMM_USE_CUDA
+#ifdef KMM_USE_CUDA
 inline constexpr LauncherInfo::Mode kernel_mode = LauncherInfo::Mode::cuda;
 
 /// Handles already asked for, by kernel and ordinal of the device.
@@ -70,7 +70,7 @@ const void* kernel_handle(void (*kernel)(P...), int ordinal) {
     return handle;
 }
 
-#elif KMM_USE_HIP
+#elif defined(KMM_USE_HIP)
 inline constexpr LauncherInfo::Mode kernel_mode = LauncherInfo::Mode::hip;
 
 /// HIP launches by the address of the kernel's host function; its runtime finds the code of the current device.

@@ -41,6 +41,10 @@ struct static_offset : D {
 
     constexpr static_offset() = default;
     KMM_HOST_DEVICE constexpr static_offset(const D& domain) noexcept : D(domain) {}
+    /// From the same offsets of a domain that knows no less.
+    template<typename E, std::enable_if_t<!std::is_same<E, D>::value && std::is_convertible<E, D>::value, int> = 0>
+    KMM_HOST_DEVICE constexpr static_offset(const static_offset<E, Offsets...>& that) noexcept
+        : D(static_cast<const E&>(that)) {}
     KMM_HOST_DEVICE static constexpr index_type offset(std::size_t axis) noexcept {
         const index_type offsets[D::rank + 1] = {Offsets..., index_type(0)};
         return offsets[axis < D::rank ? axis : D::rank];
@@ -99,6 +103,8 @@ struct dynamic_subdomain {
     static constexpr bool is_static = false;
 
     KMM_HOST_DEVICE constexpr dynamic_subdomain() noexcept : offsets_(), sizes_() {}
+    /// From index 0.
+    KMM_HOST_DEVICE constexpr dynamic_subdomain(const Dim<N, I>& sizes) noexcept : offsets_(), sizes_(sizes) {}
     KMM_HOST_DEVICE constexpr dynamic_subdomain(const Point<N, I>& offsets, const Dim<N, I>& sizes) noexcept
         : offsets_(offsets), sizes_(sizes) {}
     template<typename U, typename V>

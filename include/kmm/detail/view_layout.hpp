@@ -31,6 +31,23 @@ KMM_HOST_DEVICE constexpr std::size_t counted_product(std::size_t a, std::size_t
 #endif
 }
 
+// Of elements that a number of type I counts: the largest number where there are more.
+template<typename I>
+KMM_HOST_DEVICE constexpr I as_count(std::size_t count) noexcept {
+    constexpr auto most = static_cast<std::size_t>(kmm::detail::NumberLimits<I>::largest);
+    return static_cast<I>(count < most ? count : most);
+}
+
+template<typename V, typename = void>
+struct IsView : std::false_type {};
+template<typename V>
+struct IsView<V, std::void_t<typename V::domain_type, typename V::accessor_type>> : std::true_type {};
+
+// Whether P may stand for the address of elements T: what converts to one, but no view, which has sizes and an accessor
+// of its own.
+template<typename P, typename T>
+inline constexpr bool is_address_v = std::is_convertible<P, T*>::value && !IsView<P>::value;
+
 // InvalidArgument, or a failed kernel, unless the bytes of packed elements fit 63 bits and their strides S.
 template<typename L, typename S, typename D>
 KMM_HOST_DEVICE constexpr void check_packed(const D& domain, std::size_t element_bytes) {
@@ -229,6 +246,8 @@ struct right_to_left_layout {
     using mapping_type = std::conditional_t<(N > 1), contiguous_axis_mapping<(N > 1 ? N : 2), (N > 1 ? N - 1 : 1), S>,
                                             linear_mapping<(N > 1 ? 1 : N), S>>;
 };
+
+using default_layout = right_to_left_layout<>;
 
 /// Column-major: the first axis is contiguous.
 template<typename S = default_stride_type>

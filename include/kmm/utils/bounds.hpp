@@ -35,7 +35,7 @@ struct Bounds : detail::VectorStorage<Range<T>, N> {
 
     /// Another rank: missing axes become [0, 1); axes that go must be [0, 1).
     template<typename U, std::size_t M, typename = std::enable_if_t<N != M>>
-    KMM_HOST_DEVICE constexpr explicit Bounds(const Bounds<M, U>& that) : Bounds(from(that)) {}
+    KMM_HOST_DEVICE constexpr Bounds(const Bounds<M, U>& that) : Bounds(from(that)) {}
 
     template<std::size_t M, typename U>
     KMM_HOST_DEVICE static constexpr Bounds from(const Bounds<M, U>& that) {
@@ -109,6 +109,17 @@ struct Bounds : detail::VectorStorage<Range<T>, N> {
             }
         }
         return true;
+    }
+
+    /// Whether a `Bounds<M, U>` has the same bounds: axes that go must be [0, 1).
+    template<std::size_t M, typename U = T>
+    KMM_HOST_DEVICE constexpr bool is_convertible_to() const {
+        for (std::size_t i = M; i + 1 <= N; i++) {
+            if (get_or_default(i) != Range<T>(T(0), T(1))) {
+                return false;
+            }
+        }
+        return is_convertible_to<U>();
     }
 
     KMM_HOST_DEVICE constexpr T begin(std::size_t axis) const { return get_or_default(axis).begin; }
@@ -198,6 +209,11 @@ struct Bounds : detail::VectorStorage<Range<T>, N> {
         return true;
     }
 
+    /// Whether [0, size) lies in this box.
+    template<std::size_t M, typename U>
+    KMM_HOST_DEVICE constexpr bool contains(const Dim<M, U>& size) const {
+        return contains(Bounds<M, U>(size));
+    }
     /// A missing coordinate is 0.
     template<std::size_t M, typename U>
     KMM_HOST_DEVICE constexpr bool contains(const Point<M, U>& point) const {

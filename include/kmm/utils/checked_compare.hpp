@@ -95,6 +95,24 @@ KMM_HOST_DEVICE constexpr bool is_less(const A& a, const B& b) {
     }
 }
 
+/// The other comparisons of numbers. With a NaN only `is_not_equal` holds.
+template<typename A, typename B>
+KMM_HOST_DEVICE constexpr bool is_not_equal(const A& a, const B& b) {
+    return !is_equal(a, b);
+}
+template<typename A, typename B>
+KMM_HOST_DEVICE constexpr bool is_less_equal(const A& a, const B& b) {
+    return is_less(a, b) || is_equal(a, b);
+}
+template<typename A, typename B>
+KMM_HOST_DEVICE constexpr bool is_greater(const A& a, const B& b) {
+    return is_less(b, a);
+}
+template<typename A, typename B>
+KMM_HOST_DEVICE constexpr bool is_greater_equal(const A& a, const B& b) {
+    return is_less_equal(b, a);
+}
+
 /// Whether the integer `value` lies between the smallest and the largest value of the integer type `T`.
 template<typename T, typename V>
 KMM_HOST_DEVICE constexpr bool in_range(const V& value) {

@@ -12,9 +12,10 @@ namespace kmm {
 /// N extents, all 1 by default. The members are x, y, z, w for N <= 4. Missing axes
 /// count as 1. Conversions that would lose a value throw std::overflow_error. One axis is a number: it converts to T.
 template<std::size_t N, typename T = default_index_type>
-struct Dim : fixed_vector<T, N>, detail::OneAxisNumber<Dim<N, T>, T, N> {
+struct Dim : fixed_vector<T, N> {
     using base_type = fixed_vector<T, N>;
     using base_type::get_or_default;
+    using base_type::is_convertible_to;
 
     /// All axes 1.
     KMM_HOST_DEVICE constexpr Dim() : base_type(detail::filled_storage<N>(T(1))) {}
@@ -31,6 +32,8 @@ struct Dim : fixed_vector<T, N>, detail::OneAxisNumber<Dim<N, T>, T, N> {
     KMM_HOST_DEVICE constexpr Dim(const fixed_vector<U, N>& that) : Dim(from(that)) {}
 
     /// Another rank: missing axes become 1; axes that go must be 1.
+    template<typename U, std::size_t M, typename = std::enable_if_t<N != M>>
+    KMM_HOST_DEVICE constexpr Dim(const Dim<M, U>& that) : Dim(from(that)) {}
     template<typename U, std::size_t M, typename = std::enable_if_t<N != M>>
     KMM_HOST_DEVICE constexpr explicit Dim(const fixed_vector<U, M>& that) : Dim(from(that)) {}
 
@@ -51,6 +54,19 @@ struct Dim : fixed_vector<T, N>, detail::OneAxisNumber<Dim<N, T>, T, N> {
             }
         }
         return result;
+    }
+
+    /// Whether a `Dim<M, U>` has the same values: those of axes that go must be 1.
+    template<std::size_t M, typename U = T>
+    KMM_HOST_DEVICE constexpr bool is_convertible_to() const {
+        if constexpr (N > 0) {
+            for (std::size_t i = 0; i != N; i++) {
+                if (!is_convertible<U>(this->at(i)) || (i >= M && !is_equal(this->at(i), T(1)))) {
+                    return false;
+                }
+            }
+        }
+        return true;
     }
 
     KMM_HOST_DEVICE static constexpr Dim fill(const T& value) { return Dim(detail::filled_storage<N>(value)); }

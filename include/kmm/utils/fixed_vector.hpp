@@ -16,18 +16,22 @@ template<std::size_t N, typename T>
 struct Point;
 template<std::size_t N, typename T>
 struct Dim;
+template<typename T, std::size_t N>
+struct fixed_vector;
 
 namespace detail {
 
-// Point<1> and Dim<1>, which convert to their only element: a number wherever a number is wanted.
+// Vectors of one element, which convert to it: a number wherever a number is wanted.
 template<typename U>
 struct IsOneAxis : std::false_type {};
+template<typename T>
+struct IsOneAxis<fixed_vector<T, 1>> : std::true_type {};
 template<typename T>
 struct IsOneAxis<Point<1, T>> : std::true_type {};
 template<typename T>
 struct IsOneAxis<Dim<1, T>> : std::true_type {};
 
-// Base of the points and sizes V of N axes: for one axis the conversion to the element, else nothing.
+// Base of the vectors V of N elements: for one element the conversion to it, else nothing.
 template<typename V, typename T, std::size_t N>
 struct OneAxisNumber {};
 template<typename V, typename T>
@@ -109,9 +113,9 @@ KMM_HOST_DEVICE constexpr VectorStorage<T, N> filled_storage(const T& value) {
 }  // namespace detail
 
 /// N values of type T, all T{} by default. The members are x, y, z, w for N <= 4. An index out of range throws
-/// std::out_of_range on the host and fails the kernel on a device.
+/// std::out_of_range on the host and fails the kernel on a device. One value is a T: it converts to it.
 template<typename T, std::size_t N>
-struct fixed_vector : detail::VectorStorage<T, N> {
+struct fixed_vector : detail::VectorStorage<T, N>, detail::OneAxisNumber<fixed_vector<T, N>, T, N> {
     using value_type = T;
     using storage_type = detail::VectorStorage<T, N>;
 

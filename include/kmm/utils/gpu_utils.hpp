@@ -24,7 +24,7 @@ namespace detail {
                                          const SourceLocation& where);
 [[noreturn]] void throw_blas_error(DriverKind driver, int status, const char* expression, const SourceLocation& where);
 
-#if KMM_USE_CUDA
+#ifdef KMM_USE_CUDA
 inline void check_gpu(cudaError_t status, const char* expression, const SourceLocation& where) {
     if (KMM_UNLIKELY(status != cudaSuccess)) {
         (void)cudaGetLastError();  // or the next call of somebody else would report it
@@ -46,7 +46,7 @@ inline void check_gpu(cublasStatus_t status, const char* expression, const Sourc
     }
 }
 #endif
-#elif KMM_USE_HIP
+#elif defined(KMM_USE_HIP)
 inline void check_gpu(hipError_t status, const char* expression, const SourceLocation& where) {
     if (KMM_UNLIKELY(status != hipSuccess)) {
         (void)hipGetLastError();  // or the next call of somebody else would report it
@@ -73,13 +73,13 @@ void check_gpu(Status status, const char* expression, const SourceLocation& wher
 
 }  // namespace detail
 
-#if KMM_USE_CUDA || KMM_USE_HIP
+#if defined(KMM_USE_CUDA) || defined(KMM_USE_HIP)
 /// Makes a device current on this thread while it lives.
 class GPUContextGuard {
   public:
     explicit GPUContextGuard(const GPUContextHandle& context) {
         const SourceLocation here = SourceLocation::current();
-#if KMM_USE_CUDA
+#ifdef KMM_USE_CUDA
         detail::check_gpu(cudaGetDevice(&previous_), "cudaGetDevice", here);
         detail::check_gpu(cudaSetDevice(context.device()), "cudaSetDevice", here);
 #else
@@ -88,7 +88,7 @@ class GPUContextGuard {
 #endif
     }
     ~GPUContextGuard() {
-#if KMM_USE_CUDA
+#ifdef KMM_USE_CUDA
         (void)cudaSetDevice(previous_);
 #else
         (void)hipSetDevice(previous_);

@@ -43,4 +43,17 @@ inline std::size_t hash_fields(const Ts&... fields) {
     return seed;
 }
 
+/// A function object for containers: std::hash of a T, mixed so that neighbouring numbers spread.
+template<typename T = void>
+struct Hasher {
+    std::size_t operator()(const T& value) const { return hash_fields(value); }
+};
+template<>
+struct Hasher<void> {
+    template<typename T>
+    std::size_t operator()(const T& value) const {
+        return hash_fields(value);
+    }
+};
+
 }  // namespace kmm

@@ -17,6 +17,9 @@ struct KeyValue {
     std::int64_t key;
     V value;
 
+    KeyValue() = default;
+    KMM_HOST_DEVICE constexpr KeyValue(std::int64_t key_, V value_) : key(key_), value(value_) {}
+
     KMM_HOST_DEVICE friend constexpr bool operator==(const KeyValue& a, const KeyValue& b) {
         return a.value == b.value && a.key == b.key;
     }

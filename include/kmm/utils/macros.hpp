@@ -1,19 +1,17 @@
 // The macros of the public headers. Owns no state; knows no other header of the library. Any compiler, host or device.
 #pragma once
 
-/// 1 in files compiled as HIP, whose kernels run on the hip driver.
-#ifndef KMM_USE_HIP
-#define KMM_USE_HIP 0
+/// KMM_USE_HIP: 1 in files compiled as HIP, whose kernels run on the hip driver. KMM_USE_CUDA: 1 in files whose kernels
+/// run on the cuda driver: those that a CUDA compiler translates as CUDA. nvcc hands plain .cpp files to the C++
+/// compiler (and defines __NVCC__ there): their kernels are emulated. -DKMM_USE_CUDA=0 asks for emulation in a CUDA
+/// file too. Where one is not 1 it is not defined: programs ask with #ifdef as well as with #if.
+#if defined(KMM_USE_HIP) && !(KMM_USE_HIP + 0)
+#undef KMM_USE_HIP
 #endif
-/// 1 in files whose kernels run on the cuda driver: those that a CUDA compiler translates as CUDA. nvcc hands plain
-/// .cpp files to the C++ compiler (and defines __NVCC__ there): their kernels are emulated. -DKMM_USE_CUDA=0 asks for
-/// emulation in a CUDA file too.
-#ifndef KMM_USE_CUDA
-#if defined(__CUDACC__) && !KMM_USE_HIP
+#if defined(KMM_USE_CUDA) && !(KMM_USE_CUDA + 0)
+#undef KMM_USE_CUDA
+#elif !defined(KMM_USE_CUDA) && defined(__CUDACC__) && !defined(KMM_USE_HIP)
 #define KMM_USE_CUDA 1
-#else
-#define KMM_USE_CUDA 0
-#endif
 #endif
 
 /// 1 in run-time compilation (NVRTC, hipRTC), else 0.
@@ -25,7 +23,7 @@
 
 // Whether this compiler knows __host__ and __device__ (nvcc, clang in CUDA or HIP mode, hipcc) and is to see them: not
 // where the kernels of a CUDA file are emulated.
-#if (KMM_USE_CUDA && (defined(__CUDACC__) || defined(__CUDA__))) || defined(__HIP__) || defined(__HIPCC__)
+#if (defined(KMM_USE_CUDA) && (defined(__CUDACC__) || defined(__CUDA__))) || defined(__HIP__) || defined(__HIPCC__)
 #define KMM_DETAIL_HAS_DEVICE_CODE 1
 #else
 #define KMM_DETAIL_HAS_DEVICE_CODE 0
@@ -41,9 +39,9 @@
 
 // What differs between files of one program stands in an inline namespace of this name: templates made of it have other
 // symbols in other files, or the linker would keep one form for all.
-#if KMM_USE_CUDA
+#ifdef KMM_USE_CUDA
 #define KMM_DETAIL_FILE_KIND cuda_file
-#elif KMM_USE_HIP
+#elif defined(KMM_USE_HIP)
 #define KMM_DETAIL_FILE_KIND hip_file
 #elif defined(KMM_NO_EMULATION)
 #define KMM_DETAIL_FILE_KIND plain_file
@@ -77,20 +75,17 @@
 #define KMM_DETAIL_CONCAT(a, b) a##b
 #define KMM_CONCAT(a, b) KMM_DETAIL_CONCAT(a, b)
 
-#define KMM_NOT_COPYABLE(T)          \
-  public:                            \
-    T(const T&) = delete;            \
-    T& operator=(const T&) = delete; \
-                                     \
+/// In the class T, and private after it. `KMM_NOT_COPYABLE`: an object can still be moved.
+#define KMM_DETAIL_COPIES_AND_MOVES(T, COPIES, MOVES) \
+  public:                                             \
+    T(const T&) = COPIES;                             \
+    T& operator=(const T&) = COPIES;                  \
+    T(T&&) = MOVES;                                   \
+    T& operator=(T&&) = MOVES;                        \
+                                                      \
   private:
-
-#define KMM_NOT_COPYABLE_OR_MOVABLE(T) \
-    KMM_NOT_COPYABLE(T)                \
-  public:                              \
-    T(T&&) = delete;                   \
-    T& operator=(T&&) = delete;        \
-                                       \
-  private:
+#define KMM_NOT_COPYABLE(T) KMM_DETAIL_COPIES_AND_MOVES(T, delete, default)
+#define KMM_NOT_COPYABLE_OR_MOVABLE(T) KMM_DETAIL_COPIES_AND_MOVES(T, delete, delete)
 
 /// 1: every element access through a view is checked. It must have one value in all files of a program.
 #ifndef KMM_BOUNDS_CHECK

@@ -11,9 +11,10 @@ namespace kmm {
 /// N coordinates, all 0 by default. The members are x, y, z, w for N <= 4. Missing axes
 /// count as 0. Conversions that would lose a value throw std::overflow_error. One axis is a number: it converts to T.
 template<std::size_t N, typename T = default_index_type>
-struct Point : fixed_vector<T, N>, detail::OneAxisNumber<Point<N, T>, T, N> {
+struct Point : fixed_vector<T, N> {
     using base_type = fixed_vector<T, N>;
     using base_type::get_or_default;
+    using base_type::is_convertible_to;
 
     /// All axes 0.
     KMM_HOST_DEVICE constexpr Point() : base_type(detail::filled_storage<N>(T(0))) {}
@@ -30,6 +31,8 @@ struct Point : fixed_vector<T, N>, detail::OneAxisNumber<Point<N, T>, T, N> {
     KMM_HOST_DEVICE constexpr Point(const fixed_vector<U, N>& that) : Point(from(that)) {}
 
     /// Another rank: missing axes become 0; axes that go must be 0.
+    template<typename U, std::size_t M, typename = std::enable_if_t<N != M>>
+    KMM_HOST_DEVICE constexpr Point(const Point<M, U>& that) : Point(from(that)) {}
     template<typename U, std::size_t M, typename = std::enable_if_t<N != M>>
     KMM_HOST_DEVICE constexpr explicit Point(const fixed_vector<U, M>& that) : Point(from(that)) {}
 
@@ -50,6 +53,19 @@ struct Point : fixed_vector<T, N>, detail::OneAxisNumber<Point<N, T>, T, N> {
             }
         }
         return result;
+    }
+
+    /// Whether a `Point<M, U>` has the same values: those of axes that go must be 0.
+    template<std::size_t M, typename U = T>
+    KMM_HOST_DEVICE constexpr bool is_convertible_to() const {
+        if constexpr (N > 0) {
+            for (std::size_t i = 0; i != N; i++) {
+                if (!is_convertible<U>(this->at(i)) || (i >= M && !is_equal(this->at(i), T(0)))) {
+                    return false;
+                }
+            }
+        }
+        return true;
     }
 
     KMM_HOST_DEVICE static constexpr Point fill(const T& value) { return Point(detail::filled_storage<N>(value)); }

@@ -15,6 +15,7 @@ namespace kmm {
 
 /// Indices are 64-bit and signed throughout the library.
 using default_index_type = signed long;
+using index_t = default_index_type;
 
 /// The numbers begin, begin + 1, ..., end - 1; empty if end <= begin.
 template<typename T = default_index_type>
@@ -111,8 +112,7 @@ struct BoundType<Dim<1, T>> {
 };
 // The element type of a range with the bounds Es, where the program names none.
 template<typename... Es>
-using deduced_bound_t = std::conditional_t<(std::is_integral<typename BoundType<Es>::type>::value && ...),
-                                           default_index_type, std::common_type_t<typename BoundType<Es>::type...>>;
+using deduced_bound_t = std::common_type_t<typename BoundType<Es>::type...>;
 
 }  // namespace detail
 

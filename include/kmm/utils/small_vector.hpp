@@ -109,6 +109,29 @@ class small_vector {
         ::new (static_cast<void*>(data_ + size_)) T(std::move(value));
         size_++;
     }
+    /// Appends, unless the memory for it is not there: false, and nothing has changed.
+    bool try_push_back(T value) {
+        if (size_ == capacity_ && !try_grow_capacity(capacity_ < 2 ? 4 : capacity_ * 2)) {
+            return false;
+        }
+        push_back(std::move(value));
+        return true;
+    }
+    /// As `reserve`; false, and nothing has changed, if the memory for it is not there.
+    bool try_grow_capacity(std::size_t wanted) noexcept {
+        if (wanted <= capacity_) {
+            return true;
+        }
+        if (wanted > static_cast<std::size_t>(-1) / sizeof(T)) {
+            return false;
+        }
+        void* fresh = ::operator new(wanted * sizeof(T), std::align_val_t(alignof(T)), std::nothrow);
+        if (fresh == nullptr) {
+            return false;
+        }
+        move_to(static_cast<T*>(fresh), wanted);
+        return true;
+    }
     void pop_back() {
         back().~T();
         size_--;
@@ -147,7 +170,9 @@ class small_vector {
     T* local() noexcept { return reinterpret_cast<T*>(local_); }
 
     void grow(std::size_t wanted) {
-        T* fresh = static_cast<T*>(::operator new(wanted * sizeof(T), std::align_val_t(alignof(T))));
+        move_to(static_cast<T*>(::operator new(wanted * sizeof(T), std::align_val_t(alignof(T)))), wanted);
+    }
+    void move_to(T* fresh, std::size_t wanted) noexcept {
         move_elements(fresh);
         free_memory();
         data_ = fresh;
@@ -189,6 +214,9 @@ class small_vector {
     std::size_t capacity_ = K;
     alignas(T) unsigned char local_[K > 0 ? K * sizeof(T) : 1];
 };
+
+/// Bytes that are collected one after the other.
+using byte_buffer = small_vector<unsigned char, 64>;
 
 template<typename T, std::size_t K, typename U, std::size_t L>
 bool operator==(const small_vector<T, K>& a, const small_vector<U, L>& b) {

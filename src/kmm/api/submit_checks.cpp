@@ -72,18 +72,15 @@ struct Launch {
 }  // namespace
 
 ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInfo& info) {
-    if (owner.is_device()) check_has_device(info, owner.as_device());
-    if (space == ExecutionSpace::Host) return owner.is_device() ? ResourceId::host(owner.as_device()) : owner;
+    if (space == ExecutionSpace::Host) {
+        if (owner.is_device()) check_has_device(info, owner.as_device());
+        return owner.is_device() ? ResourceId::host(owner.as_device()) : owner;
+    }
     if (!owner.is_device()) {
         throw InvalidResourceException("a GPU or GPUKernel launcher cannot run on the host: name a device as the owner "
                                        "of the chunk, or use Host(f)");
     }
-    const DeviceStreamSet streams = owner.stream_affinity();
-    if (!streams.is_empty() && streams != DeviceStreamSet::all()) {
-        throw NotAvailable("sets of streams (ResourceId(device, streams)) are not offered by this version of kmm; name "
-                           "the device alone");
-    }
-    return ResourceId(owner.as_device());
+    return allowed_resource(info, owner);
 }
 
 bool set_launch_dimensions(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device,

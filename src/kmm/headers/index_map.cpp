@@ -136,6 +136,31 @@ std::int64_t IndexChain::apply(std::int64_t index) const {
     return value;
 }
 
+std::string IndexChain::text(std::string index) const {
+    const auto in_brackets = [&] {
+        if (index.find(' ') != std::string::npos) index = "(" + index + ")";
+    };
+    for (std::size_t i = 0; i < count_; i++) {
+        const IndexStage& stage = stages_[i];
+        if (stage.scale == 0) {
+            index = driver::format("{}", stage.offset);
+        } else {
+            if (stage.scale != 1) {
+                in_brackets();
+                index = stage.scale == -1 ? "-" + index : driver::format("{} * {}", stage.scale, index);
+            }
+            const std::uint64_t distance = stage.offset < 0 ? 0u - static_cast<std::uint64_t>(stage.offset)
+                                                            : static_cast<std::uint64_t>(stage.offset);
+            if (distance != 0) index = driver::format("{} {} {}", index, stage.offset < 0 ? '-' : '+', distance);
+        }
+        if (stage.divisor != 1) {
+            in_brackets();
+            index = driver::format("{} / {}", index, stage.divisor);
+        }
+    }
+    return index;
+}
+
 }  // namespace detail
 
 namespace {
@@ -167,6 +192,20 @@ IndexMap::IndexMap(Axis axis, index_type scale, index_type offset, index_type le
         end_.add(length);
     }
     post_.divide(divisor);
+}
+
+std::string IndexMap::text() const {
+    if (kind_ == Kind::all) return "_";
+    if (kind_ == Kind::fixed) {
+        return !is_empty_ && first_ == last_ ? driver::format("{}", first_)
+                                             : driver::format("range({}, {})", first_, is_empty_ ? last_ : last_ + 1);
+    }
+    static constexpr const char* names[] = {"_x", "_y", "_z"};
+    const std::string axis = is_constant_                ? "0"
+                             : axis_.get() < DOMAIN_DIMS ? names[axis_.get()]
+                                                         : driver::format("Axis({})", axis_.get());
+    if (kind_ == Kind::axis) return post_.text(axis);
+    return post_.text(driver::format("range({}, {})", begin_.text(axis), end_.text(axis)));
 }
 
 IndexMap IndexMap::as_chains() const {

@@ -57,6 +57,51 @@ std::size_t DeviceInfo::num_compute_streams() const noexcept { return descriptio
 const std::string& DeviceInfo::pci_bus_id() const noexcept { return description_->pci_bus_id; }
 const std::string& DeviceInfo::uuid() const noexcept { return description_->uuid; }
 
+namespace detail {
+
+namespace {
+
+/// Those of the device that the handle may use; of a device without restriction all 64 numbers.
+DeviceStreamSet streams_of(const SystemInfo& info, DeviceId device) {
+    DeviceStreamSet streams;
+    for (const ResourceId& r : info.resources())
+        if (r.as_device() == device) streams |= r.stream_affinity();
+    return streams;
+}
+
+[[noreturn]] void throw_no_stream(const SystemInfo& info, ResourceId resource) {
+    const DeviceId device = resource.as_device();
+    const std::size_t count = info.device(device).num_compute_streams();
+    const DeviceStreamSet streams = streams_of(info, device) & DeviceStreamSet::range(0, count);
+    throw InvalidResourceException(driver::format("{}: the handle has {}; name some of these streams, or the device "
+                                                  "alone",
+                                                  text_of(resource), text_of(ResourceId(device, streams))));
+}
+
+}  // namespace
+
+ResourceId allowed_resource(const SystemInfo& info, ResourceId resource) {
+    const DeviceId device = resource.as_device();
+    check_has_device(info, device);
+    const DeviceStreamSet named = resource.stream_affinity();
+    if (info.is_whole() && named == DeviceStreamSet::all()) return resource;
+    const DeviceStreamSet own = streams_of(info, device);
+    if (own.is_empty()) {
+        std::string names;
+        for (const ResourceId& r : info.resources()) names += (names.empty() ? "" : ", ") + text_of(r);
+        throw InvalidResourceException(
+            driver::format("{} is not among the resources of this handle, which are: {}; name one of them, or use a "
+                           "handle that was constrained to it",
+                           text_of(device), names.empty() ? "the host" : names));
+    }
+    const DeviceStreamSet there = DeviceStreamSet::range(0, info.device(device).num_compute_streams());
+    const DeviceStreamSet streams = named & own & there;
+    if (streams.is_empty()) throw_no_stream(info, resource);
+    return ResourceId(device, streams == there ? DeviceStreamSet::all() : streams);
+}
+
+}  // namespace detail
+
 namespace {
 
 std::shared_ptr<const std::vector<ResourceId>> all_devices(const std::vector<DeviceInfo>& devices) {
@@ -74,12 +119,22 @@ SystemInfo::SystemInfo(SystemDescription description)
       resources_(all_devices(description_->devices)) {}
 
 SystemInfo SystemInfo::constrain_to(const std::vector<ResourceId>& resources) const {
+    if (resources.empty())
+        throw InvalidArgument("constrain_to: the list of resources is empty; name devices, or ResourceId::host()");
     auto devices = std::make_shared<std::vector<ResourceId>>();
     for (const ResourceId& resource : resources) {
-        if (resource.is_device()) devices->push_back(resource);
+        if (resource.is_host()) continue;
+        const ResourceId allowed = detail::allowed_resource(*this, resource);
+        const DeviceStreamSet named = resource.stream_affinity();
+        const DeviceStreamSet there =
+            named & DeviceStreamSet::range(0, device(resource.as_device()).num_compute_streams());
+        if (named != DeviceStreamSet::all() && !detail::streams_of(*this, resource.as_device()).contains(there))
+            detail::throw_no_stream(*this, resource);
+        devices->push_back(allowed);
     }
     SystemInfo result = *this;
     result.resources_ = std::move(devices);
+    result.is_whole_ = false;
     return result;
 }
 

@@ -31,6 +31,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
   public:
     using Task = graph::Task;
     using TaskNumber = graph::TaskNumber;
+    using std::enable_shared_from_this<RuntimeCore>::shared_from_this;
 
     /// NA IA DE OM.
     static std::shared_ptr<RuntimeCore> start(const RuntimeConfig& config,

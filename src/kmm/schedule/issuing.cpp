@@ -108,6 +108,7 @@ LaneWish Scheduler::lane_wish(const Task& task) const noexcept {
     for (int axis = 0; axis < 3; ++axis)
         wish.num_threads *= std::uint64_t{task.kernel.grid[axis]} * task.kernel.block[axis];
     wish.is_short = kernel_times_.is_short(task.kernel_times);
+    wish.allowed = task.where.stream_affinity().bits();
     return wish;
 }
 

@@ -70,8 +70,24 @@ LanePolicy::Follow LanePolicy::closest(const graph::FenceSet& waits,
     return best;
 }
 
+std::uint32_t LanePolicy::among(Mask allowed, const graph::FenceSet& waits,
+                                std::span<const LaneProgress> lanes) const noexcept {
+    std::uint32_t emptiest = 0;
+    graph::Position least = ~graph::Position{0};
+    for (std::uint32_t lane = 0; lane < num_lanes_; ++lane) {
+        if ((allowed >> lane & 1) == 0 || lanes[lane].filled() >= least) continue;
+        emptiest = lane;
+        least = lanes[lane].filled();
+    }
+    const Follow follow = closest(waits, lanes);
+    const bool may_follow = (allowed >> follow.lane & 1) != 0 && follow.between <= least;
+    return may_follow ? follow.lane : emptiest;
+}
+
 std::uint32_t LanePolicy::choose(const LaneWish& wish, const graph::FenceSet& waits,
                                  std::span<const LaneProgress> lanes) noexcept {
+    if (is_restricted(wish)) [[unlikely]]
+        return among(wish.allowed, waits, lanes);
     const Mask behind = awaited(waits, lanes);
     if (wish.is_short) return for_short(behind, lanes);
     const bool has_home = wish.used_chunks.size() > 1;
@@ -90,6 +106,8 @@ std::uint32_t LanePolicy::choose(const LaneWish& wish, const graph::FenceSet& wa
 
 bool LanePolicy::will_leave(std::uint32_t lane, const LaneWish& wish, const graph::FenceSet& waits, bool is_first,
                             std::span<const LaneProgress> lanes) const noexcept {
+    if (is_restricted(wish)) [[unlikely]]
+        return !is_first || (wish.allowed >> lane & 1) == 0;
     if (wish.is_short) return one_of(awaited(waits, lanes) | Mask{1} << lane) != lane;
     return wish.used_chunks.size() > 1 ? home(wish) != lane : !is_first;
 }

@@ -9,7 +9,8 @@
 // alone stays there, if no more was put behind what it waits for than the emptiest lane has; one that waits for no
 // kernel takes the emptiest lane. Short kernels (KernelTimes) gain nothing by running side by side, since handing them
 // out takes as long as they do: they share one lane. Those that were spread, while nobody knew that they are short,
-// come to that lane one by one; a chain of them that runs behind a long kernel stays there.
+// come to that lane one by one; a chain of them that runs behind a long kernel stays there. A kernel for which the
+// program named streams stays on the lane that it waits for, if that is one of them, or takes the emptiest of them.
 #pragma once
 
 #include <bit>
@@ -34,6 +35,7 @@ struct LaneWish {
     memory::ChunkRange used_chunks;  ///< of that chunk's array, which kernels of this device write
     std::uint64_t num_threads = 1;   ///< of its grid
     bool is_short = false;
+    std::uint64_t allowed = ~std::uint64_t{0};  ///< bit i: lane i; the program named a set of streams
 };
 
 class LanePolicy {
@@ -74,6 +76,11 @@ class LanePolicy {
     /// The lanes on which something of `waits` has not passed.
     Mask awaited(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
     Follow closest(const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
+    std::uint32_t among(Mask allowed, const graph::FenceSet& waits, std::span<const LaneProgress> lanes) const noexcept;
+    bool is_restricted(const LaneWish& wish) const noexcept {
+        const Mask own = ~Mask{0} >> (64 - num_lanes_);
+        return (wish.allowed & own) != own;
+    }
     std::uint32_t for_short(Mask behind, std::span<const LaneProgress> lanes) noexcept;
     std::uint32_t shared(std::span<const LaneProgress> lanes) noexcept;
     bool has_long(std::uint32_t lane, std::span<const LaneProgress> lanes) const noexcept {

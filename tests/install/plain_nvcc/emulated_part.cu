@@ -1,7 +1,10 @@
 // Translated by a CUDA compiler with -DKMM_USE_CUDA=0: the kernel is emulated, with all that CUDA gives to kernels.
 #include "parts.hpp"
 
-static_assert(KMM_USE_CUDA == 0 && KMM_DETAIL_HAS_DEVICE_CODE == 0 && KMM_IS_DEVICE == 0);
+#ifdef KMM_USE_CUDA
+#error the 0 of the command line is taken back by the first header
+#endif
+static_assert(KMM_DETAIL_HAS_DEVICE_CODE == 0 && KMM_IS_DEVICE == 0);
 static_assert(kmm::detail::kernel_mode == kmm::detail::LauncherInfo::Mode::host);
 
 namespace {

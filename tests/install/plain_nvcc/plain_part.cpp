@@ -1,7 +1,10 @@
 // Plain C++, whichever program hands it to the C++ compiler: the kernel is emulated.
 #include "parts.hpp"
 
-static_assert(KMM_USE_CUDA == 0 && KMM_DETAIL_HAS_DEVICE_CODE == 0);
+#ifdef KMM_USE_CUDA
+#error it is defined only where it is 1
+#endif
+static_assert(KMM_DETAIL_HAS_DEVICE_CODE == 0);
 static_assert(kmm::detail::kernel_mode == kmm::detail::LauncherInfo::Mode::host);
 
 namespace {

@@ -27,6 +27,7 @@ SystemInfo system_with(std::size_t num_devices) {
         kmm::DeviceDescription device;
         device.device_id = DeviceId(i);
         device.device_ordinal = static_cast<int>(10 + i);
+        device.num_compute_streams = 8;
         system.devices.push_back(kmm::DeviceInfo(device));
     }
     return SystemInfo(system);
@@ -228,6 +229,46 @@ TEST(SystemInformation, devices_are_found_by_id_and_by_number_and_strangers_refu
     EXPECT_FALSE(info.can_access_peer(DeviceId(0), DeviceId(1)));
     EXPECT_TRUE(info.host_allowed());
     EXPECT_EQ(info.constrain_to({ResourceId::host()}).resources().size(), 0u);
+}
+
+TEST(Row114, what_a_handle_may_use_is_named_in_order_and_narrowed_step_by_step) {
+    using kmm::DeviceStreamSet;
+    const SystemInfo all = system_with(3);
+    EXPECT_TRUE(all.is_whole());
+    const SystemInfo two = all.constrain_to({ResourceId(DeviceId(2), {1, 2, 9}), ResourceId(DeviceId(0))});
+    EXPECT_FALSE(two.is_whole());
+    EXPECT_EQ(two.num_devices(), 3u) << "they are there";
+    ASSERT_EQ(two.resources().size(), 2u);
+    EXPECT_EQ(two.resources()[0], ResourceId(DeviceId(2), {1, 2}));
+    const SystemInfo one = two.constrain_to({ResourceId(DeviceId(2))});
+    EXPECT_EQ(one.resources(), std::vector{ResourceId(DeviceId(2), {1, 2})}) << "its streams, as the handle has them";
+    EXPECT_EQ(kmm::detail::allowed_resource(one, ResourceId(DeviceId(2), {2, 5})), ResourceId(DeviceId(2), {2}));
+    EXPECT_EQ(kmm::detail::allowed_resource(all, ResourceId(DeviceId(1), DeviceStreamSet::range(0, 8))),
+              ResourceId(DeviceId(1)))
+        << "all that there are";
+}
+
+TEST(Row114, what_a_handle_has_not_is_refused_with_what_it_has) {
+    const SystemInfo all = system_with(3);
+    const SystemInfo some = all.constrain_to({ResourceId(DeviceId(0), {1, 2}), ResourceId(DeviceId(1))});
+    const auto text_of = [](const auto& call) {
+        try {
+            call();
+        } catch (const kmm::InvalidResourceException& e) {
+            return std::string(e.what());
+        }
+        return std::string("nothing was thrown");
+    };
+    EXPECT_THROW(all.constrain_to({}), kmm::InvalidArgument);
+    EXPECT_NE(text_of([&] { some.constrain_to({ResourceId(DeviceId(2))}); }).find("GPU 0 {1, 2}, GPU 1"),
+              std::string::npos);
+    EXPECT_NE(text_of([&] { all.constrain_to({ResourceId(DeviceId(3))}); }).find("3 devices"), std::string::npos);
+    EXPECT_NE(text_of([&] { all.constrain_to({ResourceId(DeviceId(0), {8})}); }).find("{8}"), std::string::npos);
+    EXPECT_NE(text_of([&] { some.constrain_to({ResourceId(DeviceId(0), {2, 3})}); }).find("{1, 2}"), std::string::npos);
+    EXPECT_NE(text_of([&] {
+                  kmm::detail::allowed_resource(all.constrain_to({ResourceId::host()}), ResourceId(DeviceId(0)));
+              }).find("the host"),
+              std::string::npos);
 }
 
 }  // namespace

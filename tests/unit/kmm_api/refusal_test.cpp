@@ -49,10 +49,7 @@ TEST(Refusals, each_feature_that_waits_names_itself) {
             [&] { rt.parallel_submit(2, no_function, accumulate(kmm::Reduction::Max, privatize(_y), A[_x])); });
     refused("follow", [&] { rt.parallel_submit(follow(2, 1, A[_x]), no_function); });
     refused("chunks_of", [&] { rt.parallel_submit(chunks_of(A), no_function); });
-    refused("stream",
-            [&] { rt.submit(kmm::ResourceId(kmm::DeviceId(0), {1}), kmm::GPU([](kmm::DeviceResource&) {})); });
     refused("scratch", [&] { rt.submit(kmm::DeviceId(0), kmm::GPU([](kmm::DeviceResource&) {}).scratch(10)); });
-    refused("constrain_to", [&] { rt.constrain_to(kmm::DeviceId(0)); });
     refused("adopt", [&] { rt.adopt(memory.data(), 2); });
     refused("lease", [&] { rt.lease(A); });
     refused("lease", [&] { rt.lease_chunk(write(A), 0); });

@@ -281,6 +281,23 @@ kmm::graph::Kernel kernel_of(const void* function, std::uint32_t x, std::uint32_
     return kernel;
 }
 
+TEST(LanePolicy, a_kernel_of_named_streams_takes_one_of_them_and_stays_behind_what_it_waits_for) {
+    Device device;
+    LaneWish wish = long_kernel(0, 1);
+    wish.allowed = 0b0110;
+    std::set<std::uint32_t> used;
+    Fence last{};
+    for (int i = 0; i < 6; i++) used.insert(Device::lane_of(last = device.put(wish)));
+    EXPECT_EQ(used, (std::set<std::uint32_t>{1, 2}));
+    EXPECT_EQ(Device::lane_of(device.put(wish, {last})), Device::lane_of(last));
+    wish.is_short = true;
+    wish.allowed = 0b1000;
+    EXPECT_EQ(Device::lane_of(device.put(wish, {last})), 3u) << "what it waits for is elsewhere";
+    EXPECT_TRUE(device.will_leave(last, wish, true, {last}));
+    wish.allowed = ~std::uint64_t{0};
+    EXPECT_EQ(Device::lane_of(device.put(wish, {last})), Device::lane_of(last));
+}
+
 TEST(KernelTimes, a_kernel_is_told_from_others_by_its_function_and_the_size_of_its_grid) {
     const int f = 0, g = 0;
     KernelTimes times;
