@@ -1,5 +1,25 @@
 # Options, and what every target of ours has in common.
-option(BUILD_SHARED_LIBS "Shared libraries" ON)
+
+# The names of KMM 0.3's options.
+if(DEFINED KMM_STATIC)
+  message(STATUS "KMM_STATIC=${KMM_STATIC}: BUILD_SHARED_LIBS for kmm")
+  set(BUILD_SHARED_LIBS ON)
+  if(KMM_STATIC)
+    set(BUILD_SHARED_LIBS OFF)
+  endif()
+elseif(PROJECT_IS_TOP_LEVEL)
+  option(BUILD_SHARED_LIBS "Shared libraries" ON)
+elseif(NOT DEFINED BUILD_SHARED_LIBS)
+  set(BUILD_SHARED_LIBS ON)  # here, not for the project that this one is part of
+endif()
+if(DEFINED KMM_USE_CUDA)
+  message(STATUS "KMM_USE_CUDA=${KMM_USE_CUDA}: KMM_CUDA for kmm")
+  set(KMM_CUDA ${KMM_USE_CUDA} CACHE BOOL "Build the cuda driver and compile .cu files with nvcc (ON, OFF)" FORCE)
+endif()
+if(KMM_USE_HIP)
+  message(WARNING "KMM_USE_HIP=${KMM_USE_HIP}: this version of kmm has no hip driver. Kernels of files that the C++ compiler "
+    "translates run on the CPU; for NVIDIA GPUs set KMM_CUDA=ON.")
+endif()
 include(KmmWheel)
 option(KMM_CUDA "Build the cuda driver and compile .cu files with nvcc (ON, OFF)" OFF)
 option(KMM_BUILD_RUNTIME "Build the runtime (libkmm) above rmm; OFF: rmm alone" ON)
@@ -15,7 +35,7 @@ option(CUDA_STATIC_RUNTIME "rmm::rmm links the static CUDA runtime" OFF)
 set(RMM_LOGGING_LEVEL INFO CACHE STRING "RMM_LOG_ACTIVE_LEVEL of rmm::rmm")
 set_property(CACHE RMM_LOGGING_LEVEL PROPERTY STRINGS TRACE DEBUG INFO WARN ERROR CRITICAL OFF)
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)

@@ -20,7 +20,7 @@ import tree
 # must not fail by chance, so it refuses only what is far off.
 BUDGET_S = {"include/kmm/fmt.hpp": 2.0, "include/rmm/": 0.4, "include/kmm/": 1.0, "include/kmm.h": 0.2}
 TOLERANCE = 3.0
-WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Werror"]
+WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wold-style-cast", "-Werror"]
 COMPILE_LIMIT_S = 300
 
 
@@ -58,7 +58,7 @@ def modes(everything):
         print("headers: clang 15 or newer is not installed, left out")
     home = cuda_home()
     if home:
-        nvcc = [str(home / "bin" / "nvcc"), "-Iinclude", "-Werror", "all-warnings", "-Xcompiler=-Wall,-Wextra,-Werror",
+        nvcc = [str(home / "bin" / "nvcc"), "-Iinclude", "-Werror", "all-warnings", "-Xcompiler=-Wall,-Wextra,-Wshadow,-Werror",
                 "-x", "cu", "-c", "-o", "/dev/null"]
         found += [Mode(f"nvcc C++{v}", [*nvcc, f"-std=c++{v}"], ".cu") for v in (17, 20)]
         drop_in = ["-DRMM_WITH_CCCL", "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE",

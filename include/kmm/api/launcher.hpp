@@ -183,12 +183,12 @@ class GPUKernel {
     static constexpr ExecutionSpace execution_space = ExecutionSpace::Device;
     using function_type = F;
 
-    GPUKernel(F kernel, dim3 block, SourceLocation where = SourceLocation::current())
-        : GPUKernel(kernel, block, block, 0, where) {}
+    GPUKernel(F function, dim3 block, SourceLocation where = SourceLocation::current())
+        : GPUKernel(function, block, block, 0, where) {}
 
-    GPUKernel(F kernel, dim3 block, dim3 elements_per_block, std::uint32_t shared_memory = 0,
+    GPUKernel(F function, dim3 block, dim3 elements_per_block, std::uint32_t shared_memory = 0,
               SourceLocation where = SourceLocation::current())
-        : kernel_(kernel), where_(where) {
+        : kernel_(function), where_(where) {
         store(block, geometry_.block);
         store(elements_per_block, geometry_.elements);
         geometry_.shared_bytes = shared_memory;

@@ -231,7 +231,8 @@ EventId with_launcher_info(const L& launcher, const F& submit) {
     }
 }
 
-/// Queues one task for each chunk, on what the handle may use: `system`. `domain` is null for a single chunk of `submit`.
+/// Queues one task for each chunk, on what the handle may use: `system`. `domain` is null for a single chunk of
+/// `submit`.
 template<typename L, typename... Args>
 EventId submit_chunks(RuntimeCore& core, const SystemInfo& system, DomainChunk* chunks, std::size_t num_chunks,
                       const Domain* domain, const LauncherInfo& info, const L& launcher, Args&&... args) {
