@@ -52,7 +52,7 @@ TEST(Row028, arrays_of_every_rank_are_made_filled_mapped_and_copied) {
             ASSERT_EQ(a.copy_to_vector(), std::vector<std::int64_t>(volume, 5));
             // All of it in one view: on the host, then on the last device into another array.
             rt.submit(host(), Host([](kmm::ViewMut<std::int64_t, N> v) {
-                          for (std::size_t i = 0; i < v.size(); i++) v.data()[i] += static_cast<std::int64_t>(i);
+                          for (std::int64_t i = 0; i < v.size(); i++) v.data()[i] += i;
                       }),
                       write(a));
             Array<std::int64_t, N> b(shape);
@@ -67,7 +67,7 @@ TEST(Row028, arrays_of_every_rank_are_made_filled_mapped_and_copied) {
                 const std::int64_t length = shape[N - 1];
                 rt.parallel_submit(kmm::DomainDim(length), kmm::DomainDim(length),
                                    Host([](kmm::SubviewMut<std::int64_t, N> v) {
-                                       for (std::size_t i = 0; i < v.size(); i++) v.data()[i] = -1;
+                                       for (std::int64_t i = 0; i < v.size(); i++) v.data()[i] = -1;
                                    }),
                                    write(row(b, std::make_index_sequence<N>())));
                 std::size_t first = 0;
