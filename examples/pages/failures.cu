@@ -1,9 +1,10 @@
-// What errors look like: refused submits, a task that throws, what depends on it, and how a program goes on.
+// What errors look like: refused submits, a task that throws, what depends on it, and how the program goes on.
 #include <cstdint>
 #include <cstdio>
 #include <stdexcept>
 #include <vector>
 
+#define KMM_BOUNDS_CHECK 1  // every access to an element is checked; better as an option of the compiler
 #include "kmm/kmm.hpp"
 
 using namespace kmm::placeholders;
@@ -59,6 +60,10 @@ int main() {
         rt.parallel_submit(100, 25, set, overwrite(a[_x]));
         rt.parallel_submit(100, 100, kmm::Host(copy).named("copy"), a[_x], overwrite(b[_x]));
         b.copy_to_vector();
+    });
+    attempt("an index outside of the region", [&] {
+        const auto shift = [](kmm::Subview<float> from, kmm::SubviewMut<float> to) { to[0] = from[25]; };
+        rt.wait(rt.parallel_submit(25, 25, kmm::Host(shift).named("shift"), b[_x], write(a[_x])));
     });
     return b.copy_to_vector() == std::vector<float>(100, 1.0f) ? 0 : 1;
 }
