@@ -67,6 +67,6 @@ int main() {
     rt.parallel_submit(n, chunk_size, kmm::GPUKernel(check, 256), _x, 9.0f, a[_x]);
     print_moved(rt, "the same read again", before);
 
-    std::printf("\n%s", rt.report().c_str());
+    std::printf("%s", rt.report().c_str());
     return 0;
 }
