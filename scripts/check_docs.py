@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Compiles the code of README.md and docs/ and follows their links.
+"""Compiles the code of README.md, docs/ and examples/ and follows their links.
 
 Every block that begins with ```cpp is compiled as C++17 against include/. A block with #include or main is a file of
 its own; any other is the inside of a function, after `#include "kmm/kmm.hpp"` and the placeholders. A comment
 `<!-- check: rmm -->` in the line before a block puts rmm's headers before it instead; `<!-- check: file -->` says that
 a block is a file although it has neither. `<!-- check: program -->` is a program, which tests/docs builds and runs as
 well. `<!-- check: cuda -->` is a file with kernels, or of Thrust, that nvcc compiles as a user of rmm::rmm; without nvcc
-it is left out. A block that begins with ```c is a file that a C compiler compiles as C11. Code that is not meant to compile is marked ```c++ or ```text."""
+it is left out. A block that begins with ```c is a file that a C compiler compiles as C11. Code that is not meant to compile is marked ```c++ or ```text.
+Programs that docs/kmm shows must be those of examples/pages (check_pages.py)."""
 
 import os
 import re
@@ -17,6 +18,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import check_pages
 import tree
 
 BLOCK = re.compile(r"^(?:<!-- check: (?P<kind>\w+) -->\n)?```(?P<language>cpp|c)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -41,7 +43,7 @@ NVCC = find_nvcc()
 
 
 def documents():
-    return ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *tree.files({".md"}, "docs")]
+    return ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *tree.files({".md"}, "docs", "examples")]
 
 
 def blocks(path):
@@ -96,6 +98,7 @@ def main():
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         problems = [problem for problem in pool.map(compile_block, code) if problem]
     problems += [problem for path in present for problem in check_links(path)]
+    problems += check_pages.check_texts()
     print(f"docs: {len(code)} blocks of code compiled")
     return tree.report("docs", problems, len(present))
 

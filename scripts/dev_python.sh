@@ -38,7 +38,7 @@ prepare_python() {
 }
 
 # Our older scripts are not held to this.
-python_files='python tests/python benchmarks/python scripts/python_stub.py'
+python_files='python tests/python benchmarks/python scripts/python_stub.py scripts/check_pages.py scripts/draw_mappings.py'
 
 lint_python() {
     local failed=0 ruff=(build/venv/bin/python -m ruff) settings=(--quiet --config python/ruff.toml --cache-dir build/ruff_cache)
