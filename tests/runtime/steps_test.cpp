@@ -23,11 +23,14 @@ struct Costs {
 /// A runtime of the host driver that says what was done in it.
 class Counted {
   public:
-    Counted() : file_(::testing::TempDir() + "kmm_steps_" + std::to_string(getpid()) + ".txt") {
+    /// `device_limit_bytes`: 0 is all that the device has.
+    explicit Counted(std::size_t device_limit_bytes = 0)
+        : file_(::testing::TempDir() + "kmm_steps_" + std::to_string(getpid()) + ".txt") {
         RuntimeConfig config;
         config.driver = kmm::DriverKind::Host;
         config.virtual_device_memory = std::size_t{64} << 20;
         config.host_threads = 1;
+        if (device_limit_bytes != 0) config.device_memory_limit = device_limit_bytes;
         config.record = file_;
         core_ = kmm::detail::RuntimeCore::start(config);
         rt_.emplace(core_);
@@ -58,10 +61,10 @@ class Counted {
 
 /// `program(rt, n)` at n and at 2 n: at most 2.2 times as much.
 template<typename Program>
-void expect_in_proportion(std::int64_t n, Program&& program) {
+void expect_in_proportion(std::int64_t n, Program&& program, std::size_t device_limit_bytes = 0) {
     Costs costs[2];
     for (const int i : {0, 1}) {
-        Counted counted;
+        Counted counted(device_limit_bytes);
         program(counted.rt(), n << i);
         costs[i] = counted.end();
     }
@@ -174,6 +177,26 @@ TEST(Steps, of_joins_grow_with_the_number_of_events) {
         begin.set_value();
         rt.wait(all);
     });
+}
+
+TEST(Steps, of_tasks_that_wait_for_memory_grow_with_their_number) {
+    expect_in_proportion(
+        2000,
+        [](const RuntimeHandle& rt, std::int64_t n) {
+            Gate gate;
+            const OpenAtEnd open(gate);  // until all are submitted
+            rt.submit(host(), Host([gate] { gate.wait(); }));
+            for (std::int64_t i = 0; i < n; i++) {
+                Array<int> loaded{1}, computed{1};
+                rt.submit(host(), Host([](kmm::ViewMut<int> v) { v[0] = 1; }), overwrite(loaded));
+                rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUViewMut<int> to, kmm::GPUView<int> from) {
+                              to[0] = from[0];
+                          }),
+                          overwrite(computed), loaded);
+                rt.submit(host(), Host([](kmm::View<int>) {}), computed);
+            }
+        },
+        std::size_t{1} << 18);
 }
 
 }  // namespace

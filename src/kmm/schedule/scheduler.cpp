@@ -241,7 +241,8 @@ void Scheduler::dispatch_memory(MemoryIndex m) {
     const std::uint32_t most = m.is_host() ? std::max(64u, 4 * options_.host_threads) : options_.tasks_in_flight;
     while (q.in_flight < most) {
         if (!changed_.empty()) rekey();
-        while (Task* const admitted = admission_.take_held_back(m)) enqueue(*admitted);
+        // One at a time: each is asked as if no other were let go.
+        if (Task* const admitted = admission_.take_held_back(m)) enqueue(*admitted);
         Task* task = nullptr;
         std::size_t passing_bytes = 0;
         if (!q.resident.empty()) {
