@@ -36,13 +36,15 @@ namespace kmm {
 
 namespace detail {
 
-/// A shape in braces. No Dim deduces it, so that a call that names a Dim means that one.
+/// A shape of N axes: numbers in braces, one number, or a Dim of this rank. A Dim of another rank does not convert, and
+/// no Dim deduces N.
 template<std::size_t N>
-struct BracedShape {
+struct ShapeArgument {
     Dim<N> dim;
+    ShapeArgument() = default;
     template<typename... Us, typename = enable_elements_t<default_index_type, N, Us...>>
-    BracedShape(const Us&... sizes) : dim(sizes...) {}
-    BracedShape(const Dim<N>& that) : dim(that) {}
+    ShapeArgument(const Us&... sizes) : dim(sizes...) {}
+    ShapeArgument(const Dim<N>& that) : dim(that) {}
 };
 
 }  // namespace detail
@@ -111,11 +113,12 @@ class RuntimeHandle {
     }
     /// With a shape in braces the rank is said, or 1: allocate<2>(p, {h, w}), allocate(p, {n}).
     template<std::size_t N = 1, typename T>
-    KMM_INLINE Array<T, N> allocate(const T* data, detail::BracedShape<N> shape, MemoryId memory) const {
+    KMM_INLINE Array<T, N> allocate(const T* data, detail::NonDeduced<detail::ShapeArgument<N>> shape,
+                                    MemoryId memory) const {
         return allocate<T, N>(data, shape.dim, memory);
     }
     template<std::size_t N = 1, typename T>
-    KMM_INLINE Array<T, N> allocate(const T* data, detail::BracedShape<N> shape) const {
+    KMM_INLINE Array<T, N> allocate(const T* data, detail::NonDeduced<detail::ShapeArgument<N>> shape) const {
         return allocate<T, N>(data, shape.dim);
     }
     template<typename T, typename... Sizes, typename = std::enable_if_t<(std::is_integral_v<Sizes> && ...)>>
@@ -153,25 +156,29 @@ class RuntimeHandle {
     /// A bound array without content: one block for each device along axis 0; with `chunk`, chunks of that size dealt
     /// to the devices in turn; or as `distribution` says. Takes no memory before the first use. IA.
     template<typename T, std::size_t N = 1>
-    Array<T, N> array(detail::NonDeduced<Dim<N>> shape) const {
-        return Array<T, N>::bound(*core_, shape, Distribution<N>::blocks(Array<T, N>::checked(shape), info()));
+    Array<T, N> array(detail::NonDeduced<detail::ShapeArgument<N>> shape) const {
+        return Array<T, N>::bound(*core_, shape.dim, Distribution<N>::blocks(Array<T, N>::checked(shape.dim), info()));
     }
     template<typename T, std::size_t N = 1>
-    Array<T, N> array(detail::NonDeduced<Dim<N>> shape, detail::NonDeduced<Dim<N>> chunk) const {
-        return Array<T, N>::bound(*core_, shape, Distribution<N>::tiles(Array<T, N>::checked(shape), chunk, info()));
+    Array<T, N> array(detail::NonDeduced<detail::ShapeArgument<N>> shape,
+                      detail::NonDeduced<detail::ShapeArgument<N>> chunk) const {
+        return Array<T, N>::bound(*core_, shape.dim,
+                                  Distribution<N>::tiles(Array<T, N>::checked(shape.dim), chunk.dim, info()));
     }
     template<typename T, std::size_t N = 1>
-    Array<T, N> array(detail::NonDeduced<Dim<N>> shape, const detail::NonDeduced<Distribution<N>>& distribution) const {
-        return Array<T, N>::bound(*core_, shape, distribution);
+    Array<T, N> array(detail::NonDeduced<detail::ShapeArgument<N>> shape,
+                      const detail::NonDeduced<Distribution<N>>& distribution) const {
+        return Array<T, N>::bound(*core_, shape.dim, distribution);
     }
 
     /// Makes the program's memory an array. NA: not offered by this version.
     template<std::size_t N = 1, typename T>
-    Array<std::remove_const_t<T>, N> adopt(T*, detail::NonDeduced<Dim<N>>, MemoryId, AdoptOptions = {}) const {
+    Array<std::remove_const_t<T>, N> adopt(T*, detail::NonDeduced<detail::ShapeArgument<N>>, MemoryId,
+                                           AdoptOptions = {}) const {
         throw_no_adoption();
     }
     template<std::size_t N = 1, typename T>
-    Array<std::remove_const_t<T>, N> adopt(T*, detail::NonDeduced<Dim<N>>, AdoptOptions = {}) const {
+    Array<std::remove_const_t<T>, N> adopt(T*, detail::NonDeduced<detail::ShapeArgument<N>>, AdoptOptions = {}) const {
         throw_no_adoption();
     }
     /// Pins a region for the program. NA: not offered by this version.

@@ -15,7 +15,6 @@ template<std::size_t N, typename T = default_index_type>
 struct Dim : fixed_vector<T, N> {
     using base_type = fixed_vector<T, N>;
     using base_type::get_or_default;
-    using base_type::is_convertible_to;
 
     /// All axes 1.
     KMM_HOST_DEVICE constexpr Dim() : base_type(detail::filled_storage<N>(T(1))) {}
@@ -56,6 +55,11 @@ struct Dim : fixed_vector<T, N> {
         return result;
     }
 
+    /// Whether every extent has the same value as a `U`.
+    template<typename U>
+    KMM_HOST_DEVICE constexpr bool is_convertible_to() const {
+        return base_type::template is_convertible_to<U>();
+    }
     /// Whether a `Dim<M, U>` has the same values: those of axes that go must be 1.
     template<std::size_t M, typename U = T>
     KMM_HOST_DEVICE constexpr bool is_convertible_to() const {

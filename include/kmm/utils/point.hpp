@@ -14,7 +14,6 @@ template<std::size_t N, typename T = default_index_type>
 struct Point : fixed_vector<T, N> {
     using base_type = fixed_vector<T, N>;
     using base_type::get_or_default;
-    using base_type::is_convertible_to;
 
     /// All axes 0.
     KMM_HOST_DEVICE constexpr Point() : base_type(detail::filled_storage<N>(T(0))) {}
@@ -55,6 +54,11 @@ struct Point : fixed_vector<T, N> {
         return result;
     }
 
+    /// Whether every coordinate has the same value as a `U`.
+    template<typename U>
+    KMM_HOST_DEVICE constexpr bool is_convertible_to() const {
+        return base_type::template is_convertible_to<U>();
+    }
     /// Whether a `Point<M, U>` has the same values: those of axes that go must be 0.
     template<std::size_t M, typename U = T>
     KMM_HOST_DEVICE constexpr bool is_convertible_to() const {

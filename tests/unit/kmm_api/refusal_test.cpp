@@ -144,8 +144,6 @@ TEST(Refusals, what_is_not_offered_names_the_task_and_the_place_of_its_submit) {
     r.check<NotAvailable>(host, "follow", [&](const auto& f) { r.rt.parallel_submit(follow(4, 1, r.a[_x]), f); });
     r.check<NotAvailable>(host, "chunks_of", [&](const auto& f) { r.rt.parallel_submit(chunks_of(r.a), f); });
     r.check<NotAvailable>(gpu.scratch(10), "scratch", [&](const auto& f) { r.rt.submit(kmm::DeviceId(0), f); });
-    r.check<NotAvailable>(gpu, "sets of streams",
-                          [&](const auto& f) { r.rt.submit(kmm::ResourceId(kmm::DeviceId(0), {1}), f); });
 }
 
 TEST(Refusals, a_resource_that_does_not_fit_names_the_task_and_the_place_of_its_submit) {
