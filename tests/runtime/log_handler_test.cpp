@@ -74,7 +74,7 @@ TEST(LogHandler, that_asks_for_reports_when_memory_is_short_gets_them) {
         &seen);
     std::vector<Array<float>> arrays;
     const int failed = wait_for_all(rt, fill_all(rt, arrays));
-    seen.called.get_future().wait();
+    ASSERT_EQ(seen.called.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
     kmm::set_log_handler(nullptr, nullptr);
     EXPECT_GE(failed, 3);
     EXPECT_GE(seen.calls.load(), 1);
@@ -90,13 +90,15 @@ TEST(LogHandler, that_submits_and_waits_does_not_wait_for_itself) {
             auto& s = *static_cast<Seen*>(user);
             if (std::string(text).find("found no memory") == std::string::npos) return;
             expect_usable(s.rt);
-            s.rt.wait(s.rt.barrier());
+            try {
+                s.rt.wait(s.rt.barrier());
+            } catch (const kmm::TaskError&) {}  // failures that the test has not asked for yet
             if (++s.calls == 1) s.called.set_value();
         },
         &seen);
     std::vector<Array<float>> arrays;
     EXPECT_GE(wait_for_all(rt, fill_all(rt, arrays)), 3);
-    seen.called.get_future().wait();
+    ASSERT_EQ(seen.called.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
     kmm::set_log_handler(nullptr, nullptr);
 }
 
