@@ -59,17 +59,19 @@ class Counted {
     std::optional<RuntimeHandle> rt_;
 };
 
-/// `program(rt, n)` at n and at 2 n: at most 2.2 times as much.
+/// `program(rt, n)` at n and at 2 n: at most 2.2 times as much. With a limit of device memory the steps vary by a tenth
+/// with when tasks end: at most 3 times as much.
 template<typename Program>
 void expect_in_proportion(std::int64_t n, Program&& program, std::size_t device_limit_bytes = 0) {
+    const double most = device_limit_bytes == 0 ? 2.2 : 3.0;
     Costs costs[2];
     for (const int i : {0, 1}) {
         Counted counted(device_limit_bytes);
         program(counted.rt(), n << i);
         costs[i] = counted.end();
     }
-    EXPECT_LE(static_cast<double>(costs[1].steps), 2.2 * static_cast<double>(costs[0].steps)) << costs[0].steps;
-    EXPECT_LE(static_cast<double>(costs[1].edges), 2.2 * static_cast<double>(costs[0].edges)) << costs[0].edges;
+    EXPECT_LE(static_cast<double>(costs[1].steps), most * static_cast<double>(costs[0].steps)) << costs[0].steps;
+    EXPECT_LE(static_cast<double>(costs[1].edges), most * static_cast<double>(costs[0].edges)) << costs[0].edges;
     EXPECT_GE(costs[0].steps, static_cast<std::uint64_t>(n) / 64) << "they were counted";
 }
 
