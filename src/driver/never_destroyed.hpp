@@ -9,7 +9,7 @@
 namespace kmm::driver {
 
 /// The process's T, made by the first call. Throws what T's constructor throws. Not a static variable with a
-/// constructor: g++ does not show ThreadSanitizer the guard of such a one.
+/// constructor: a process that forks while another thread runs the constructor would wait for it in the child for ever.
 template<typename T>
 T& never_destroyed() {
     static constinit std::atomic<T*> instance{nullptr};
@@ -18,8 +18,7 @@ T& never_destroyed() {
     T* first = nullptr;
     if (instance.compare_exchange_strong(first, made, std::memory_order_acq_rel)) return *made;
     delete made;
-    // Not `first`: where the exchange fails, ThreadSanitizer of g++ 12 misses that it acquires.
-    return *instance.load(std::memory_order_acquire);
+    return *first;
 }
 
 }  // namespace kmm::driver

@@ -1,8 +1,8 @@
-// The library's log; see log.hpp. Owns the level, the handler of the process, and the lines that it has not got yet.
+// The library's log; see log.hpp. Owns the level, the process's handler, and the queue of undelivered lines.
 //
-// One thread at a time delivers, in the order in which the lines were written, and holds no lock over the handler or
-// the write: a thread of the program that finds nobody at it, or a thread made for what threads of the library wrote,
-// which ends when nothing is left.
+// One thread at a time delivers, in the order of the writes, and holds no lock while it calls the handler or writes to
+// stderr. A thread of the program that writes while no thread delivers does so itself. For lines of the library's own
+// threads a thread is made, which ends when the queue is empty.
 #include "kmm/base/log.hpp"
 
 #include <chrono>
@@ -29,9 +29,9 @@ namespace log {
 
 namespace {
 
-// So many lines wait for a handler that blocks, or for a pipe that nobody reads; what comes after them is counted.
+// Bound of the queue, for a handler that blocks or a pipe without a reader. Later lines are dropped and counted.
 constexpr std::size_t most_waiting = 1024;
-// The end of a process, of a runtime and of a handler waits so long for such.
+// Timeout of `flush` at the end of a process or runtime, and when the handler is replaced.
 constexpr std::chrono::seconds longest_flush{1};
 
 struct Line {
@@ -54,14 +54,13 @@ struct Destination final : rmm::detail::process_observer {
     locks::Mutex mutex;
     locks::Condition progress;
     std::deque<Line> waiting KMM_GUARDED_BY(mutex);
-    std::uint64_t
-        written KMM_GUARDED_BY(mutex) = 0;  ///< lines that were to be delivered, those included that were dropped
+    std::uint64_t written KMM_GUARDED_BY(mutex) = 0;    ///< lines, dropped ones included
     std::uint64_t delivered KMM_GUARDED_BY(mutex) = 0;  ///< likewise
-    std::uint64_t dropped KMM_GUARDED_BY(mutex) = 0;    ///< and nobody was told yet
+    std::uint64_t dropped KMM_GUARDED_BY(mutex) = 0;    ///< since the last message about it
     Level last_level KMM_GUARDED_BY(mutex) = critical;
-    const char* last_words KMM_GUARDED_BY(mutex) = nullptr;  ///< a line for which there was no memory
-    bool delivering KMM_GUARDED_BY(mutex) = false;           ///< some thread is at it
-    bool calling KMM_GUARDED_BY(mutex) = false;              ///< and inside the handler
+    const char* last_words KMM_GUARDED_BY(mutex) = nullptr;  ///< a line for which memory was lacking
+    bool delivering KMM_GUARDED_BY(mutex) = false;           ///< some thread delivers
+    bool calling KMM_GUARDED_BY(mutex) = false;              ///< that thread is in the handler
     std::uint64_t calls KMM_GUARDED_BY(mutex) = 0;           ///< of the handler, this one included
     void (*handler)(int level, const char* text, void* user) KMM_GUARDED_BY(mutex) = nullptr;
     void* user KMM_GUARDED_BY(mutex) = nullptr;
@@ -72,7 +71,7 @@ Destination& destination() { return driver::never_destroyed<Destination>(); }
 
 thread_local bool delivers_here = false;
 
-/// The parent delivers what it has; the child begins with nothing, and without the thread that was at it.
+/// The parent keeps its queue. The child starts with an empty one, and without the parent's delivering thread.
 void Destination::after_fork(bool in_child) noexcept {
     if (in_child) {
         waiting.clear();
@@ -81,7 +80,7 @@ void Destination::after_fork(bool in_child) noexcept {
         last_words = nullptr;
         delivering = delivers_here;
         calling = delivers_here;
-        new (&progress) locks::Condition;  // who waited there does not exist here
+        new (&progress) locks::Condition;  // its waiters are threads of the parent
     }
     mutex.unlock();
 }
@@ -117,7 +116,7 @@ void hand_out(int level, const char* text, void (*handler)(int, const char*, voi
     }
 }
 
-/// Until nothing is left. The caller has set `delivering`.
+/// Delivers until the queue is empty. The caller has set `delivering`.
 void deliver() noexcept {
     Destination& to = destination();
     delivers_here = true;
@@ -159,7 +158,7 @@ void deliver() noexcept {
     to.progress.notify_all();
 }
 
-/// Returns whether the caller must see to the delivery. `stays`: the text is there until the process ends.
+/// True: the caller must deliver, and `delivering` is set. `stays`: the text lives until the process ends.
 bool queue(Level level, const char* text, bool stays) noexcept {
     Destination& to = destination();
     const locks::Guard lock(to.mutex);
@@ -171,7 +170,7 @@ bool queue(Level level, const char* text, bool stays) noexcept {
             queued = true;
         }
     } catch (const std::bad_alloc&) {
-        // It is counted below.
+        // Counted as dropped below.
     }
     if (!queued && stays && to.last_words == nullptr) {
         to.last_level = level;
@@ -182,7 +181,7 @@ bool queue(Level level, const char* text, bool stays) noexcept {
     return !std::exchange(to.delivering, true);
 }
 
-/// The caller has set `delivering`. False: the system gives no thread, or no memory for one, and nobody delivers.
+/// The caller has set `delivering`. False: the system has no thread or memory; `delivering` is cleared again.
 bool deliver_on_a_thread() noexcept {
     try {
         std::thread(deliver).detach();
@@ -197,7 +196,7 @@ bool deliver_on_a_thread() noexcept {
 }
 
 void post(Level level, const char* text, bool stays) noexcept {
-    if (wants(level) && queue(level, text, stays)) (void)deliver_on_a_thread();  // else whoever writes or flushes next
+    if (wants(level) && queue(level, text, stays)) (void)deliver_on_a_thread();  // else the next write or flush
 }
 
 }  // namespace

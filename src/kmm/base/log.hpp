@@ -13,25 +13,24 @@ namespace kmm::log {
 int level() noexcept;
 inline bool wants(Level wanted) noexcept { return wanted >= level(); }
 
-/// One line, without a newline at the end. Never throws; a failure to write is ignored. Handed out when it returns,
-/// unless some thread is in the handler just now or the caller is a thread of the library: then a little later, in
-/// order.
+/// One line, without a newline at the end. Never throws; a failure to write is ignored. Delivered when it returns,
+/// unless another thread delivers just now or the caller is a thread of the library: then a little later, in order.
 void write(Level level, const char* text) noexcept;
 inline void write(Level level, const std::string& text) noexcept { write(level, text.c_str()); }
-/// The same of two parts, for where there may be no memory to join them: then the first alone.
+/// Writes both parts as one line; the first alone if there is no memory to join them.
 void write(Level level, const char* text, const char* more) noexcept;
-/// The same, but never handed out on this thread: where the caller must go on whatever the handler does.
+/// As `write`, but never calls the handler on this thread: for callers that a handler must not block.
 void post(Level level, const char* text) noexcept;
 inline void post(Level level, const std::string& text) noexcept { post(level, text.c_str()); }
-/// The same for where there may be no memory: then the log keeps `text`, which must be there until the process ends, in
-/// a place of its own, of which there is one, and says it as soon as it can.
+/// As `post`, for callers that may be without memory. `text` must live until the process ends: the log has one reserved
+/// place for such a line if it cannot be queued.
 void last_words(Level level, const char* text) noexcept;
-/// Makes what the log keeps, so that later messages need no memory for that. Throws std::bad_alloc.
+/// Creates the log's state, so that later messages need no memory for it. Throws std::bad_alloc.
 void prepare();
-/// Waits until what was written so far is handed out; for one second at most, and not inside the handler. Where the
-/// system gives no thread the caller hands it out itself, and the handler takes as long as it takes.
+/// Waits until all earlier lines are delivered, for at most one second; returns at once inside the handler. If the
+/// system has no thread for it, the caller delivers them itself, without a timeout.
 void flush() noexcept;
-/// Set on threads that the library made: others wait for what they do.
+/// Set on the library's own threads: `write` calls no handler there, because other threads wait for them.
 bool& of_library_thread() noexcept;
 
 }  // namespace kmm::log

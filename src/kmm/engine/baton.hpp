@@ -1,6 +1,6 @@
-// The scheduler's baton: who has it runs the schedule.
+// The scheduler's baton: the thread that holds it runs the schedule.
 //
-// Owns: who has it, yes or no. Must not know: what is scheduled. Any thread; nobody waits in a queue for it.
+// Owns: whether it is taken. Must not know: what is scheduled. Any thread; there is no queue of waiters.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Debug mode: what a task finds without content (Task::unset, schedule::Fill) is filled with a pattern before the task
-// runs, so that a kernel which reads what nobody wrote gives values that show it.
+// Debug mode: memory without content (Task::unset, schedule::Fill) is filled with a pattern before the task runs, so
+// that a kernel which reads unwritten elements gives conspicuous values.
 //
 // Owns: nothing. Must not know: lanes, threads. Costs one fill for each contiguous run of a region.
 #pragma once

@@ -18,7 +18,7 @@ struct TimedWork {
     driver::EventHandle begin;
     driver::EventHandle end;
     std::int64_t begun_ns = 0;   ///< when `begin` was on the stream
-    std::int64_t waited_ns = 0;  ///< how long the device may have waited for the host in between; -1: nobody can say
+    std::int64_t waited_ns = 0;  ///< how long the device may have waited for the host in between; -1: not known
 };
 
 struct DeviceTimes {

@@ -1,6 +1,6 @@
 // How the runtime makes a DeviceResource and moves it from task to task.
 //
-// Owns: nothing. Must not know: tasks, lanes. A resource is used by one thread at a time: whoever runs the task.
+// Owns: nothing. Must not know: tasks, lanes. A resource is used by one thread at a time, the one that runs the task.
 #pragma once
 
 #include <memory>

@@ -16,13 +16,12 @@ namespace {
 constexpr Position events_every = 16;
 // How many instructions are fed between two looks at what has completed.
 constexpr std::size_t feed_between_polls = 8;
-// A device that fails calls nobody back (CUDA drops the callbacks of a broken context): while work is pending the
-// thread looks for itself this often.
+// Polling interval while work is pending: a failed device makes no callbacks (CUDA drops those of a broken context).
 constexpr std::chrono::milliseconds look_again{20};
 // A copy that the driver refuses is tried again this often: what it carries may be the only copy of a chunk.
 constexpr int copy_attempts = 3;
-// So many small copies of a lane in a row are one driver call with one event: a call and an event for each would take
-// longer than the copies. All of them begin together, so that who waits for one waits some tens of microseconds more.
+// Bounds of a burst: small copies in a row on one lane that become one driver call with one event. A call and an event
+// for each would take longer than the copies. A wait for one copy of a burst takes some tens of microseconds more.
 constexpr std::size_t fewest_in_burst = 8;
 constexpr std::size_t most_in_burst = 256;
 constexpr std::size_t most_bytes_of_one = std::size_t{64} << 10;
@@ -109,8 +108,8 @@ void DeviceThread::run() {
     }
 }
 
-// The reserve of host memory is used up as well: what was not handed to the device never will be. The runtime hears of
-// it before anybody can go on as if it had been done.
+// The reserve of host memory is used up as well: what was not handed to the device never will be. The runtime is told
+// before any thread can take it for done.
 void DeviceThread::lose_track() noexcept {
     lost_track_ = true;
     mailbox_.lost();
@@ -160,7 +159,7 @@ void DeviceThread::look_at_all_lanes() {
         Lane& l = states_[slot];
         const LaneId lane = lane_at(slot);
         const bool own = slot < num_own_lanes_;
-        if (!l.held.empty()) continue;  // these are fed as soon as others have said the same of what they wait for
+        if (!l.held.empty()) continue;  // fed first, once the other threads' lanes have ended like this too
         if (own)
             lanes_.enqueued(lane, Lanes::end_of_lane);
         else
@@ -232,8 +231,8 @@ void DeviceThread::feed_or_hold(const Instruction& i) {
     l.held.push(i);
 }
 
-/// The first one may wait for anything that is on its lane. The others wait for nothing that the first does not: not
-/// for a copy of the burst, which is in no order, nor for other work, which the copies before them would wait for too.
+/// Whether the copy may begin a burst, or join the one that was begun. To join, its dependencies must be a subset of
+/// the first copy's: copies of a burst are unordered, and a further wait would delay those before it.
 bool DeviceThread::joins_burst(const Instruction& i) noexcept {
     if (!batches_copies_ || i.op != Instruction::Op::copy || i.bytes > most_bytes_of_one) return false;
     if (i.from.is_device() == i.to.is_device() || !state(i.lane).held.empty()) return false;
@@ -517,7 +516,7 @@ Lanes::Recorded DeviceThread::OwnEvents::at(graph::Fence fence) {
     const std::size_t slot = graph::index_of(fence.lane) - graph::index_of(thread_.first_lane_);
     if (slot >= thread_.states_.size()) return {};
     const Lane& lane = thread_.states_[slot];
-    // What the schedule did not mark: an event at the end of what is there, which later waits find as well.
+    // The schedule did not mark this position: an event at the lane's current end, which later waits can use too.
     if (lane.recorded < fence.position && fence.position <= lane.fed) thread_.record(fence.lane);
     const graph::Deque<Pending>& pending = lane.pending;
     const auto found = std::lower_bound(pending.begin(), pending.end(), fence.position,

@@ -60,10 +60,10 @@ class BusyTime {
 
 class DeviceThread final : private Lanes::Feeder {
   public:
-    /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: whoever listens is told
-    /// when work began and ended by the device's own clock. `nvtx`: launches and copies are ranges for profilers.
-    /// `leaves_turns`: while there is more to feed, turns are left to the scheduler's own thread (there are cores for
-    /// both): launching is what a program of many small kernels waits for.
+    /// `num_launcher_lanes`: the device's last lanes, which launchers feed. `device_times`: trace events of work have
+    /// times of the device's own clock. `nvtx`: launches and copies are ranges for profilers. `leaves_turns`: while
+    /// there is more to feed, turns are left to the scheduler's own thread (there are cores for both): launches limit a
+    /// program of many small kernels.
     DeviceThread(std::uint32_t device, std::uint32_t num_launcher_lanes, Lanes& lanes, FailedTasks& failed,
                  const void* runtime, Mailbox& mailbox, ErrorMaker& errors, const trace::Emitter& emitter,
                  bool device_times, bool nvtx, bool leaves_turns);
@@ -73,9 +73,9 @@ class DeviceThread final : private Lanes::Feeder {
     /// Appends instructions and empties the list, which keeps its memory: all of them, or none if it throws.
     /// Scheduler only.
     void push(schedule::InstructionList& instructions);
-    /// No instruction comes any more, and every task counts as failed: nobody waits for a position that was not handed
-    /// in, and the thread looks by itself how far the launchers' lanes are. To be called again when a device function
-    /// has returned. Scheduler only.
+    /// No more instructions will be pushed, and every task counts as failed. Positions that were never handed in count
+    /// as done, and the thread polls the launchers' lanes too. To be called again when a device function has returned.
+    /// Scheduler only.
     void no_more_instructions() noexcept;
     /// Nanoseconds during which at least one copy of this link was on its way, from being handed to the driver to being
     /// seen as done: what it waited for on the device counts. Any thread.
@@ -131,7 +131,7 @@ class DeviceThread final : private Lanes::Feeder {
     void record(LaneId lane);
     void record_touched();
     bool poll();
-    /// Something was posted: somebody takes a turn of the scheduler.
+    /// After a post: takes a turn of the scheduler, or leaves it to the scheduler's thread.
     void see_to_turn(bool has_more_to_feed) noexcept {
         if (leaves_turns_ && has_more_to_feed)
             mailbox_.leave_turn();

@@ -21,13 +21,13 @@ struct CurrentTask {
 };
 thread_local CurrentTask current_task;
 
-// So long no function may have ended, though some are queued, before more launchers come.
+// Launchers are added if functions are queued and none has ended for this time.
 constexpr std::chrono::milliseconds launchers_patience{100};
 
 /// What a thread does that helps the scheduler.
 struct Helping {
     const Workers* workers = nullptr;  ///< whose thread it is; null: it does not help
-    graph::Task* task = nullptr;       ///< that it will run next, of which nobody else knows
+    graph::Task* task = nullptr;       ///< that it will run next; in no queue
     bool has_pushed = false;           ///< tasks, of which it will run one
 };
 thread_local Helping helping;
@@ -82,9 +82,9 @@ HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_vie
     start_most(num_threads);
 }
 
-// A thread of the pool that pushes while it helps the scheduler keeps the first task for itself: a chain of tasks goes
-// on without the queue, and wakes nobody. Not where others are queued, which came before. Where more comes in the same
-// turn, that may be a long one: others may take what was kept.
+// A thread of the pool that pushes while it helps the scheduler keeps the first task for itself, so that a chain of
+// tasks needs no queue and no wake-up. Exceptions: tasks that are queued already go first; and after a second push in
+// the same turn, which may then be long, the kept task is queued for any thread.
 void HostPool::push(std::span<graph::Task* const> tasks) {
     Helping& own = helping;
     if (own.workers != this) return enqueue(tasks, Caller::goes_on);
@@ -204,8 +204,8 @@ LauncherThreads::Turn LauncherThreads::begin_function(std::size_t preferred) noe
     return {best, best->position};
 }
 
-/// What the function enqueued ends at the lane's next position, and is told in the order of positions. On the host
-/// driver the function itself is most of the work: where nothing is left on the stream, nobody needs to watch it.
+/// The function's work ends at the lane's next position; ends are posted in the order of positions. On the host driver
+/// the function itself is most of the work: if its stream is idle, the position is reported as completed at once.
 void LauncherThreads::end_function(const Turn& turn, graph::Task& task, std::exception_ptr error) {
     if (error != nullptr) failed_.add(task.number);
     Lane& lane = *turn.lane;
@@ -277,7 +277,7 @@ std::exception_ptr LauncherThreads::execute(graph::Task& task, LaneId lane, std:
         driver::check(lanes_.driver(), lanes_.come_after(lane, task.fences.view(), *scratch),
                       "ordering a device function after its inputs");
         if (failed_.concern(task)) {
-            // What is known now spares the function; kernels of a task before that still run are asked at their turn.
+            // A failure known by now skips the function. On the host driver its kernels check again (KernelTicket).
             failed_.add(task.number);
             end_payload(task, runtime_, device_views_, *this);
             return nullptr;

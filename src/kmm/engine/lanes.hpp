@@ -57,7 +57,7 @@ class Lanes {
     Position enqueued(LaneId lane) const noexcept {
         return lanes_[index(lane)].enqueued.load(std::memory_order_acquire);
     }
-    /// Whoever feeds a device's lanes and holds work back until other lanes have what it waits for.
+    /// Feeds a device's lanes, and holds work back until what it waits for is on other lanes.
     class Feeder {
       public:
         /// One of the lanes that `are_enqueued` was asked about has come further. Any thread; must not block.
@@ -121,9 +121,9 @@ class Lanes {
 
     /// Makes what is put on `lane` from now on come after `fences`, on the device: after an event of `recorded` where
     /// it has one, or one that the other lane's feeder has marked, which is at or soon after the fence; otherwise after
-    /// what is on the other lane now. If another thread has not put the work there yet, waits until it has: for
-    /// launchers, on which nobody waits before they have put something there. Waits that earlier ones imply are left
-    /// out. Called by a feeder of the lane. O(fences).
+    /// what is on the other lane now. If another thread has not put the work there yet, blocks until it has, which
+    /// only launchers may do: the dependants of a device function are issued only once its work is on the lane. Waits
+    /// that earlier ones imply are left out. Called by a feeder of the lane. O(fences).
     Status come_after(LaneId lane, std::span<const graph::Fence> fences, Scratch& scratch,
                       RecordedEvents* recorded = nullptr);
     /// Whether what is put on `lane` comes after `fences` as it is: they have passed, or earlier calls of `come_after`

@@ -17,21 +17,21 @@ namespace kmm::engine {
 
 struct Message {
     enum class What : std::uint8_t {
-        submit,         ///< task and those that follow it (Task::next_published): published
-        advance,        ///< lane, position: done up to there; error: none of it can be trusted
-        launched,       ///< task, lane, position, error, finished
-        host_done,      ///< task, error
-        task_failed,    ///< task_number, error; before the lane advances past it
-        kernel_threw,   ///< task_number, error; likewise
-        copy_failed,    ///< lane, position, error; likewise
-        grown,          ///< memory, address, bytes, sealed
-        given_again,    ///< memory, address, bytes, sealed
-        awaited,        ///< memory, address, bytes, sealed
-        bounce_came,    ///< address, bytes
-        nothing_moves,  ///< nothing: tasks are unfinished, and none has ended for long
-        measured,       ///< kernel_times, duration_ns: a launch of that kernel took so long
-        release,        ///< array: no handle is left
-        look,           ///< nothing; the scheduler looks again
+        submit,           ///< task and those that follow it (Task::next_published): published
+        advance,          ///< lane, position: done up to there; error: none of it can be trusted
+        launched,         ///< task, lane, position, error, finished
+        host_done,        ///< task, error
+        task_failed,      ///< task_number, error; before the lane advances past it
+        kernel_threw,     ///< task_number, error; likewise
+        copy_failed,      ///< lane, position, error; likewise
+        grown,            ///< memory, address, bytes, sealed
+        given_again,      ///< memory, address, bytes, sealed
+        awaited,          ///< memory, address, bytes, sealed
+        bounce_came,      ///< address, bytes
+        interval_passed,  ///< nothing; sent at the watchdog's interval while tasks are unfinished
+        measured,         ///< kernel_times, duration_ns: of one launch of that kernel
+        release,          ///< array: no handle is left
+        look,             ///< nothing; the scheduler looks again
     };
     What what = What::look;
     graph::LaneId lane = graph::LaneId::none;
@@ -116,18 +116,18 @@ class RuntimeThread {
     }
 };
 
-/// Where threads of the runtime report, and how they help. `post` wakes nobody: `help`, `help_once` or `leave_turn`
-/// follows it, once after several.
+/// Where threads of the runtime report, and how they help. `post` wakes no thread: call `help`, `help_once` or
+/// `leave_turn` after it, once after several.
 class Mailbox {
   public:
     virtual void post(Message&& message) = 0;
     /// What the calling thread should have reported is lost for want of host memory, the reserve included: the runtime
     /// gives up.
     virtual void lost() noexcept = 0;
-    /// Runs the scheduler on this thread if nobody does and there is something to do.
+    /// Runs the scheduler on this thread while messages are pending and no other thread has the baton.
     virtual void help() noexcept = 0;
-    /// The same, and once at most: what is posted meanwhile may be left. Returns whether there is more to do for this
-    /// thread; one that has something else to do leaves it (`leave_turn`).
+    /// At most one turn. True: it was taken, and messages came meanwhile; a thread with other work then calls
+    /// `leave_turn`.
     virtual bool help_once() noexcept = 0;
     /// As `help`, on the scheduler's own thread, for a thread that has something else to do. Wakes it if it sleeps.
     virtual void leave_turn() noexcept = 0;

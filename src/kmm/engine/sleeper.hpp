@@ -23,8 +23,7 @@ inline bool many_cores() noexcept {
 class Sleeper {
   public:
     /// Returns when `ready()`, after a wake, or after `longest` if that is not zero. Only the owner calls it.
-    /// `num_looks`: while the thread is awake it returns when so many looks in a row have found it ready, where there
-    /// are many cores.
+    /// `num_looks`: number of looks in a row that must find it ready while the thread spins, if there are many cores.
     template<typename R>
     void wait(R&& ready, std::chrono::milliseconds longest = std::chrono::milliseconds::zero(),
               int num_looks = 1) noexcept {

@@ -6,9 +6,9 @@
 //
 // A thread runs 5 to 50 us after it was woken, and waking it is a call of the system. One wakes two who each wake two
 // more: n threads run after log2(n) wake-ups. But short tasks are done before those threads come, or faster by few
-// threads than by many that compete for the queue: where some task begins and ends during a wake-up, one thread at a
-// time is on its way from then on, woken by whoever finds more than one task. That ends when none ends during two
-// wake-ups in a row: of tiny tasks too, none ended during one of ten (two cores, with other work on them).
+// threads than by many that compete for the queue: after a task has begun and ended during a wake-up, at most one
+// thread is on its way at a time, woken by a thread that finds more than one task. This mode ends when no task ends
+// during two wake-ups in a row. One is not enough: even of tiny tasks none ended during one of ten (two busy cores).
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace kmm::engine {
 
 class WakeUps {
   public:
-    /// What `task_ends` wants to know of it.
+    /// Returns the argument for `task_ends`.
     [[nodiscard]] std::uint64_t task_begins() noexcept {
         ++running_;
         return measurements_;
@@ -30,16 +30,16 @@ class WakeUps {
         if (measures_ && begun == measurements_) tasks_are_short_ = true;
     }
     void falls_asleep() noexcept { ++sleeping_; }
-    /// A thread that slept, whatever woke it, finds so many tasks and takes one if there is one. How many threads it
-    /// wakes; they are on their way from here on.
+    /// A thread that slept, whatever woke it, finds `queued` tasks and takes one, if any. Returns how many threads it
+    /// is to wake; these count as on their way.
     [[nodiscard]] std::size_t arrives(std::size_t queued) noexcept {
         --sleeping_;
         if (on_their_way_ > 0) --on_their_way_;
         if (measures_ && earlier_-- == 0) end_measurement();
         return queued > 1 ? wake(queued - 1, most_by_one) : 0;
     }
-    /// How many threads one that is awake wakes for so many tasks; they are on their way from here on. At least one is,
-    /// if one slept.
+    /// Returns how many threads a running thread is to wake for `queued` tasks; these count as on their way. If there
+    /// is a task and a thread sleeps, at least one is on its way afterwards.
     [[nodiscard]] std::size_t for_tasks(std::size_t queued) noexcept {
         return wake(queued, most_by_one - std::min(most_by_one, on_their_way_));
     }
@@ -60,7 +60,7 @@ class WakeUps {
         }
         return woken;
     }
-    /// One is, even if it will find nothing: all others may wait for what the last task in the queue does.
+    /// At least one thread has to be on its way for a queued task: the running ones may depend on it.
     bool is_worth_one_more(std::size_t queued) const noexcept {
         return on_their_way_ == 0 ? queued > 0 : !tasks_are_short_ && queued > on_their_way_;
     }
@@ -74,7 +74,7 @@ class WakeUps {
     void end_measurement() noexcept {
         measures_ = false;
         if (ended_ == ended_before_) {
-            if (running_ == 0) return;  // nobody was there to end any
+            if (running_ == 0) return;  // no task ran
             if (++without_end_ < enough_without_end) return;
             tasks_are_short_ = false;
         }

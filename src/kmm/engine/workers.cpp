@@ -16,10 +16,10 @@ thread_local Workers* these_workers = nullptr;
 // WakeUps::task_ends wants to know.
 thread_local std::optional<std::uint64_t> task_begun;
 
-// Where the system gives no more threads, so many are left to whoever asks next.
+// At most this number of threads is given up again if the system has no more: libraries and the program need some.
 constexpr std::size_t most_left_to_others = 16;
 
-// Threads that use the processor more likely work than wait: so many times longer they are given for a task.
+// Factor on the patience with threads that use the processor: they more likely work than wait.
 constexpr int patience_with_the_busy = 10;
 
 }  // namespace
@@ -83,7 +83,7 @@ void Workers::enqueue(std::span<graph::Task* const> tasks, Caller caller) {
             queue_.insert(queue_.end(), tasks.begin(), tasks.end());
         if (caller != Caller::goes_on) end_task();
         if (caller == Caller::has_another) task_begun = wake_ups_.task_begins();
-        // Whoever looks leaves the one to the calling thread: a chain of tasks stays on one core.
+        // A spinning thread leaves the calling thread its task: a chain of tasks stays on one core.
         if (queue_.size() > taken) has_tasks_.store(true, std::memory_order_release);
         const std::size_t awake = taken + static_cast<std::size_t>(one_looks_);
         num_woken = wake_ups_.for_tasks(queue_.size() - std::min(queue_.size(), awake));

@@ -21,7 +21,7 @@ namespace kmm::engine {
 
 class Workers {
   public:
-    /// So many threads of one queue may wait for other runtimes at the same time before it looks like a deadlock.
+    /// Most threads of one queue that may wait for other runtimes at a time; one more counts as a deadlock.
     static constexpr std::size_t most_waiting = 64;
 
     Workers(const Workers&) = delete;
@@ -62,7 +62,7 @@ class Workers {
         }
         Wait(const Wait&) = delete;
         Wait& operator=(const Wait&) = delete;
-        /// Nobody could take the place.
+        /// No other thread could take the place.
         bool refused() const noexcept { return refused_; }
 
       private:
@@ -75,9 +75,9 @@ class Workers {
     explicit Workers(bool looks = many_cores()) noexcept : looks_(looks) {}
     ~Workers() = default;
     /// For the constructor of the last class, at its end. Throws what the system throws, with no thread left.
-    /// `patience`, if not zero: where tasks are queued and none has ended for so long, all threads may wait for what
-    /// the library does not see, and more come, up to `most_waiting`: one, two, four, .. while no thread uses the
-    /// processor, else one in ten times as long.
+    /// `patience`, if not zero: if tasks are queued and none has ended for this time, the threads may all be blocked,
+    /// and more are added, up to `most_waiting`: 1, 2, 4, ... while the threads use hardly any processor time, else
+    /// one in ten times as long.
     void start(std::size_t num_threads, std::chrono::milliseconds patience);
     /// The same with fewer threads where the system gives no more, of which some are left to others; throws if it gives
     /// none.

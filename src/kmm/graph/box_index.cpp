@@ -11,9 +11,9 @@ namespace kmm::graph {
 
 namespace {
 
-// So many boxes are compared one by one rather than cut further, and twice as many where they are all there are.
+// Most boxes of a leaf, which are compared one by one. A tree that is one leaf may have twice as many.
 constexpr std::size_t leaf_boxes = 8;
-// Where to cut is judged by so many boxes: more find no better place, and the cuts near the leaves see every box.
+// Most boxes that a cut is chosen by. More find no better place, and cuts near the leaves still see every box.
 constexpr std::size_t most_samples = 24;
 
 }  // namespace

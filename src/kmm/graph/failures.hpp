@@ -1,7 +1,7 @@
-// The failures of settled tasks, and which of them nobody was told about.
+// The failures of settled tasks, and which of them have not been delivered to the program.
 //
-// Owns: the failure of every task that failed, by number, until the runtime ends; a list of the roots that were not
-// delivered. Must not know: threads, waits, texts. Any thread; each call takes a lock for as long as it says.
+// Owns: the failure of every task that failed, by number, until the runtime ends; a list of the undelivered roots. Must
+// not know: threads, waits, texts. Any thread; each call holds a lock for its stated cost.
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,15 @@ class Failures {
     TaskNumber first() const noexcept { return first_.load(std::memory_order_acquire); }
     /// Null if the task did not fail. O(1).
     std::shared_ptr<Failure> find(TaskNumber number) const;
-    /// The same for somebody who is told: the root counts as delivered from now on. O(1).
+    /// As `find`, and marks the root as delivered. O(1).
     std::shared_ptr<Failure> deliver(TaskNumber number);
-    /// The roots before `number` that were not delivered, in the order of their numbers; from now on they are. O(k log
-    /// k) for k roots that were not delivered: those that were cost nothing.
+    /// The undelivered roots before `number`, in the order of their numbers; marks them as delivered. O(k log k) for k
+    /// undelivered roots; delivered ones cost nothing.
     std::vector<std::shared_ptr<RootFailure>> deliver_before(TaskNumber number);
-    /// They were delivered to somebody who could not be told: they are open again. O(k).
+    /// Marks roots as undelivered again, because their delivery failed. O(k).
     void take_back(const std::vector<std::shared_ptr<RootFailure>>& roots) noexcept;
 
-    /// How many roots calls of `deliver_before` have looked at.
+    /// Roots examined by all calls of `deliver_before`.
     std::uint64_t num_looked_at() const;
 
   private:

@@ -16,9 +16,9 @@ class HeldBytes {
   public:
     /// Under the order lock.
     void add(std::size_t bytes) noexcept { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
-    /// Before the release is published: a later submit does not count the array.
-    void remove(std::size_t bytes) noexcept { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
-    std::size_t now() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+    /// When the schedule has been sent the array's release: a submit that counts without the array is behind it.
+    void remove(std::size_t bytes) noexcept { bytes_.fetch_sub(bytes, std::memory_order_release); }
+    std::size_t now() const noexcept { return bytes_.load(std::memory_order_acquire); }
 
   private:
     std::atomic<std::size_t> bytes_{0};

@@ -68,7 +68,7 @@ void ChunkHistory::look_at_many(const Box& region, TaskNumber task, const Past& 
     part_readers_.reset();
 }
 
-/// Takes those out that meet the region: calls `f(Segment&&)` for each.
+/// Removes the segments that meet the region: calls `f(Segment&&)` for each.
 template<typename F> void ChunkHistory::take_of_few(const Box& region, F&& f) {
     std::size_t kept = 0;
     for (Segment& s : segments_) {
@@ -89,7 +89,7 @@ void ChunkHistory::drop_all_in(const Box& region) {
     });
 }
 
-/// Takes the region out of the segments; `meets(segment)` is called for each before.
+/// Cuts the region out of the segments that meet it, after `meets(segment)` for each.
 template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
     if (!many_) {
         Vector<Segment> cut;
@@ -99,7 +99,7 @@ template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
         return;
     }
     Many& many = *many_;
-    Vector<Tree::Entry> cut;  // of which none or several boxes are left, as they were
+    Vector<Tree::Entry> cut;  // the segments before the cut, of which no box or several remain
     many.tree.cut(
         region,
         [&](const Tree::Entry& s) {
@@ -190,7 +190,7 @@ void ChunkHistory::add_part_reader(const Box& region, TaskNumber task, Past& pas
     part_readers_->add(region, task);
 }
 
-/// Those that are forgotten go; of the others, if they are still so many, half.
+/// Drops forgotten readers; if that does not suffice, turns the oldest half into readers of whole segments.
 void ChunkHistory::make_fewer_part_readers(TaskNumber reads_now, Past& past) {
     part_readers_->drop_if([&](TaskNumber reader) { return past.is_forgotten(reader); });
     if (part_readers_->size() < max_part_readers) return;
@@ -313,7 +313,7 @@ void ChunkHistory::come_after_part_readers(const Box& region, TaskNumber task, E
     });
 }
 
-/// Whoever writes what was used so comes after the writer and the readers: calls `add(number, data)` for each.
+/// The dependencies of a writer on earlier uses: calls `add(number, data)` for the writer and each reader.
 template<typename U, typename F>
 void ChunkHistory::each_before(const U& uses, TaskNumber task, bool keeps_content, F&& add) const {
     if (uses.writer != task) add(uses.writer, keeps_content);
@@ -322,7 +322,7 @@ void ChunkHistory::each_before(const U& uses, TaskNumber task, bool keeps_conten
     });
 }
 
-/// Of a segment that is the region.
+/// Writes a segment that equals the region.
 template<typename U, typename Edges>
 void ChunkHistory::replace(U& uses, const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors,
                            const Past& past) {
@@ -347,8 +347,8 @@ void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content,
     if (same != nullptr) replace(*same, region, task, keeps_content, predecessors, past);
 }
 
-/// Where there are several segments, or one of which a part stays. Returns the uses of one of few that is the region,
-/// and then has done nothing; else null.
+/// For several segments, or one of which a part stays. If one of few segments equals the region, returns its uses with
+/// nothing done; else null.
 template<typename Edges>
 ChunkHistory::Uses* ChunkHistory::write_among(const Box& region, TaskNumber task, bool keeps_content,
                                               Edges& predecessors, const Past& past) {
@@ -356,7 +356,7 @@ ChunkHistory::Uses* ChunkHistory::write_among(const Box& region, TaskNumber task
     if (many_ && !many_->shared.empty()) [[unlikely]]
         come_after_shared_readers(region, task, predecessors, past);
     std::size_t met = 0;
-    Uses* of_few = nullptr;  // of a segment that is the region: segments have nothing in common, so it is all there is
+    Uses* of_few = nullptr;  // of the segment that equals the region; disjoint from all others
     UsesInTree* in_tree = nullptr;
     each_that_meets(region, [&](auto& s) {
         ++met;

@@ -2,9 +2,9 @@
 //
 // Owns: the regions of one chunk that were ever written, cut into disjoint segments. Must not know: where the bytes
 // are, threads. Used under the runtime's order lock. A chunk that is only used whole has one segment, and each use
-// costs O(1); of a chunk that is used in n parts each use of one costs O(log n), where parts are not much longer than
-// their neighbours. Who writes comes after exactly those that have used something of what it writes, but where there
-// are very many readers. Segments that nobody needs to come after any more become one when they are read together.
+// costs O(1). In a chunk that is used in n parts each use of one costs O(log n), where parts are not much longer than
+// their neighbours. A writer depends on exactly the tasks that used an element of its region, except where there are
+// very many readers. Segments whose uses are all forgotten are merged when they are read together.
 #pragma once
 
 #include <algorithm>
@@ -58,26 +58,26 @@ class ChunkHistory {
     void write(const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past);
     /// The tasks whose results `region` consists of, as data dependencies.
     void writers(const Box& region, Predecessors& predecessors, const Past& past) const;
-    /// Appends every task that uses the chunk: writers as data dependencies, readers for their order only. Some may be
-    /// there several times: see `make_unique`.
+    /// Appends every task that uses the chunk: writers as data dependencies, readers for their order only. With
+    /// duplicates: see `make_unique`.
     void users(Predecessors& tasks, const Past& past) const;
 
     std::size_t num_segments() const noexcept { return segments_.size() + (many_ ? many_->tree.size() : 0); }
-    /// Whether there is one, and no more tasks than these have read it since it was written, all or a part.
+    /// Whether there is one segment, and since its write at most `readers` tasks read all, and `part_readers` a part.
     bool is_used_by_few(std::size_t readers, std::size_t part_readers) const noexcept {
         return segments_.size() == 1 && segments_.front().value.readers.size() <= readers &&
                (!part_readers_ || part_readers_->size() <= part_readers);
     }
-    /// How many boxes were compared with another one since there are many segments, for tests.
+    /// Boxes compared since there are many segments, for tests.
     std::uint64_t num_looked_at() const noexcept { return many_ ? many_->tree.num_looked_at() : 0; }
 
   private:
-    /// Of one of few segments.
+    /// The uses of a segment, while there are few segments.
     struct Uses {
         TaskNumber writer = 0;
         TaskNumbers readers;
     };
-    /// Of one of many: nothing is to be done for each when all of them end.
+    /// The uses of a segment in the tree. Trivially destructible, so that dropping the tree visits no segment.
     struct UsesInTree {
         TaskNumber writer = 0;
         NumberLists::List readers;
@@ -93,7 +93,7 @@ class ChunkHistory {
         TaskNumber writers = 0;  ///< the join; 0: part of the region was written since
         TaskNumbers readers;     ///< not forgotten, without the first, which the segments have
     };
-    /// Of a chunk with many segments, and what tells at once that nobody needs them any more.
+    /// The tree of a chunk with many segments, and what tells in O(1) that all their uses are forgotten.
     struct Many {
         explicit Many(std::size_t rank) noexcept : tree(rank) {}
         /// Everything in `bounds` was written.
@@ -104,8 +104,8 @@ class ChunkHistory {
         Vector<SharedRead> shared;        ///< few, oldest first
         Box bounds;                       ///< of all segments
         std::int64_t written_volume = 0;  ///< elements in segments
-        TaskNumber latest = 0;            ///< use; the same of a helper
-        TaskNumber latest_helper = 0;
+        TaskNumber latest = 0;            ///< highest task that used a segment
+        TaskNumber latest_helper = 0;     ///< likewise of helpers
     };
 
     // `f` takes a `Segment` or a `Tree::Entry`, of which it finds the readers as follows.
@@ -161,8 +161,8 @@ class ChunkHistory {
         TaskNumber& latest = is_helper(task) ? many_->latest_helper : many_->latest;
         latest = std::max(latest, task);
     }
-    /// A task is about to use the region. Where all uses of many segments are forgotten, and these fill a box inside
-    /// the region, they become one. O(1), but for giving the memory back. (Who uses a part finds that part again.)
+    /// Called before `task` uses `region`: merges all segments into one if their uses are forgotten and they fill a box
+    /// inside the region. O(1), but for freeing memory.
     void look_at_many(const Box& region, TaskNumber task, const Past& past);
 
     // More readers than this are replaced by one join of them: a later write then has few predecessors.
@@ -175,9 +175,9 @@ class ChunkHistory {
     static constexpr std::size_t few_segments = 16;
 
     std::size_t rank_;
-    Vector<Segment> segments_;  ///< while there are few
-    Lazy<Many> many_;           ///< then
-    /// Of regions that are no whole segments: a write of another part of these has nothing to do with them.
+    Vector<Segment> segments_;  ///< up to `few_segments`
+    Lazy<Many> many_;           ///< beyond; then `segments_` is empty
+    /// Readers of parts of segments: a write of another part does not depend on them.
     Lazy<PartReaders> part_readers_;
 };
 
@@ -196,7 +196,7 @@ template<typename Edges> void add_predecessor(Edges& predecessors, TaskNumber nu
     }
     predecessors.emplace_back(number, data);
 }
-/// Leaves each once, in the order of their numbers. O(n log n).
+/// Sorts by number and drops duplicates. O(n log n).
 template<typename Edges> void make_unique(Edges& predecessors) {
     std::sort(predecessors.begin(), predecessors.end(), [](const Predecessor& a, const Predecessor& b) {
         return a.number != b.number ? a.number < b.number : a.data > b.data;

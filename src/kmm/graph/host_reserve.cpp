@@ -138,7 +138,7 @@ bool HostReserve::give(void* memory, std::size_t bytes) noexcept {
     const std::size_t num = r.num.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < num; ++i) {
         Arena& a = r.all[i];
-        // An arena is never given up, so that whoever has memory of it sees it.
+        // Arenas are never freed, so that the owner of a block finds its arena without the lock.
         if (address - a.begin.load(std::memory_order_relaxed) >= size_bytes) continue;
         const locks::Guard guard(r.lock);
         const std::size_t index = index_of(bytes);

@@ -1,12 +1,11 @@
-// Memory of the host that is kept back for the scheduler's books, and containers that fall back on it.
+// Host memory reserved for the scheduler's books, and containers that fall back on it.
 //
-// Whoever has the baton, feeds a device or settles a task cannot fail half-way: what a task needs in the books is a few
-// hundred bytes, and it must be had. These containers ask the system like all others; where it has nothing they take
-// from the reserve, and a submit is refused until the reserve is whole again. So that the tasks that were submitted
-// end, and no new ones come.
+// Scheduler, device threads and settling cannot fail half-way, and need a few hundred bytes a task. These containers
+// allocate from the system first, then from the reserve. A submit is refused until the reserve is whole again: the
+// submitted tasks end, and no new ones come.
 //
 // Owns: the reserve of the process. Must not know: what it is for. Any thread; no lock is taken as long as the system
-// gives.
+// has memory.
 #pragma once
 
 #include <atomic>
@@ -26,13 +25,13 @@ class HostReserve {
   public:
     /// Makes the reserve. Throws std::bad_alloc. Costs an address range only until it is used.
     static void prepare();
-    /// Sees to it that at least three quarters are there, and throws std::bad_alloc where that cannot be: before
-    /// something is begun that cannot fail.
+    /// Makes sure that at least three quarters of the reserve are free, else throws std::bad_alloc. Called before work
+    /// that must not fail.
     static void require() {
         if (!is_whole_.load(std::memory_order_relaxed)) [[unlikely]]
             make_whole();
     }
-    /// Of the system, else of the reserve; throws std::bad_alloc where that is used up too.
+    /// From the system, else from the reserve; throws std::bad_alloc if both are exhausted.
     static void* allocate(std::size_t bytes) {
         try {
             return ::operator new(bytes);
@@ -52,7 +51,7 @@ class HostReserve {
     static void* take(std::size_t bytes);
     static bool give(void* memory, std::size_t bytes) noexcept;
 
-    /// Nothing is drawn: nearly always. Written under the lock; what was given back is seen by the next `make_whole`.
+    /// Nothing is taken from the reserve: nearly always. Written under the lock; set again by `make_whole` alone.
     static std::atomic<bool> is_whole_;
 };
 

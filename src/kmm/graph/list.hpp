@@ -1,7 +1,7 @@
 // Lists of plain values inside a record, in memory that comes with it.
 //
 // Owns: RecordMemory (the bytes behind a record, and blocks of the host for what does not fit there), List. Must not
-// know: what a record is for. Belongs to whoever has the record.
+// know: what a record is for. Not thread-safe: used by the record's owner alone.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace kmm::graph {
 
 class RecordMemory {
   public:
-    /// So are the bytes of a record, and what is taken for at most this.
+    /// Alignment of a record's bytes. `take` with a stricter one gets a block of the host.
     static constexpr std::size_t alignment_bytes = 16;
 
     RecordMemory() = default;
@@ -28,13 +28,13 @@ class RecordMemory {
     RecordMemory& operator=(const RecordMemory&) = delete;
     ~RecordMemory() { clear(); }
 
-    /// The bytes that come with the record. They stay the owner's.
+    /// Sets the bytes that come with the record. The caller keeps owning them.
     void adopt(void* begin, std::size_t size_bytes) noexcept {
         begin_ = static_cast<std::byte*>(begin);
         size_bytes_ = static_cast<std::uint32_t>(size_bytes);
     }
-    /// Memory until `clear`: behind the record, else of the host, and where that has none of its reserve if that may be
-    /// used. Throws std::bad_alloc. O(1).
+    /// Memory until `clear`: behind the record, else from the host, else, if `from_reserve`, from the host's reserve.
+    /// Throws std::bad_alloc. O(1).
     void* take(std::size_t bytes, std::size_t alignment, bool from_reserve) {
         const std::size_t at = (used_bytes_ + (alignment - 1)) & ~(alignment - 1);
         if (alignment > alignment_bytes || bytes > size_bytes_ || at > size_bytes_ - bytes) [[unlikely]]
@@ -42,7 +42,7 @@ class RecordMemory {
         used_bytes_ = static_cast<std::uint32_t>(at + bytes);
         return begin_ + at;
     }
-    /// Nothing is in use any more.
+    /// Frees everything that was taken.
     void clear() noexcept {
         used_bytes_ = 0;
         if (blocks_ != nullptr) release_blocks();
@@ -59,11 +59,11 @@ class RecordMemory {
     std::uint32_t used_bytes_ = 0;
 };
 
-/// Whether a list may use the reserve of the host's memory: what the scheduler cannot do without does (HostReserve).
+/// Whether a list may use the host's reserve (HostReserve): those that the scheduler depends on may.
 enum class UseOfReserve : bool { no, yes };
 
-/// A list of a record: as std::vector, but that it lies in a RecordMemory of the same object, and that growing leaves
-/// what was there behind until the record is cleared. So `reserve` what is known.
+/// A list of a record: as std::vector, but it lies in a RecordMemory of the same object, which gets the memory before
+/// growth back only when the record is cleared. So `reserve` a known size.
 template<typename T, UseOfReserve reserve_use = UseOfReserve::yes>
 class List {
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
@@ -98,7 +98,7 @@ class List {
     void reserve(std::size_t count) {
         if (count > capacity()) grow(count);
     }
-    /// For so many behind what is there. Amortised O(1) for each.
+    /// Reserves for `count` values beyond the current size. Amortised O(1) for each.
     void reserve_more(std::size_t count) {
         if (size_ + count > capacity()) grow(std::max(size_ + count, 2 * std::size_t{size_}));
     }
@@ -116,15 +116,15 @@ class List {
         for (std::size_t i = size_; i < count; ++i) new (data_ + i) T{};
         size_ = static_cast<std::uint32_t>(count);
     }
-    /// An empty list has room for so many, at most `most_at_once`, in memory of the same record: lists that are made
-    /// together cost one piece. Returns the end of what it takes.
+    /// Gives an empty list a capacity of `count`, at most `most_at_once`, at `memory_of_record`: lists that are made
+    /// together share one allocation. Returns the end of the list's memory.
     std::byte* lie_at(std::byte* memory_of_record, std::size_t count) noexcept {
         data_ = reinterpret_cast<T*>(memory_of_record);
         capacity_ = static_cast<std::uint16_t>(count);
         return memory_of_record + count * sizeof(T);
     }
     static constexpr std::size_t most_at_once = 2047;
-    /// Behind what is there. The values lie elsewhere.
+    /// Appends values, which must not lie in this list.
     void append(const T* first, std::size_t count) {
         reserve_more(count);
         for (T *to = data_ + size_, *end = to + count; to != end; ++to, ++first) new (to) T(*first);
@@ -136,7 +136,7 @@ class List {
         return *this;
     }
     void clear() noexcept { size_ = 0; }
-    /// The record is cleared.
+    /// Called when the record is cleared: the list is empty and has no memory.
     void forget() noexcept {
         data_ = nullptr;
         size_ = 0;
@@ -149,7 +149,7 @@ class List {
     static constexpr std::size_t decoded(std::uint16_t code) noexcept {
         return (std::size_t{code} & ((1u << digits) - 1)) << (code >> digits);
     }
-    /// Of the smallest capacity that is not below `count`.
+    /// The code of the smallest encodable capacity of at least `count`.
     static constexpr std::uint16_t encoded(std::size_t count) noexcept {
         if (count >> digits == 0) [[likely]]
             return static_cast<std::uint16_t>(count);

@@ -70,7 +70,7 @@ class MemoryRange {
     std::uint32_t end_;
 };
 
-/// All memories of a runtime with so many devices: the host's and theirs.
+/// All memories of a runtime: the host's and those of its devices.
 constexpr MemoryRange memories(std::size_t num_devices) noexcept { return {0, num_devices + 1}; }
 
 /// One value for each memory of a runtime. Empty until it is told how many devices there are.

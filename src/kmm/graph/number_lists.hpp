@@ -11,15 +11,15 @@
 
 namespace kmm::graph {
 
-/// Many short lists, none of which has memory of its own: all of them end with this object, in O(1). Memory comes from
-/// the reserve of the host in need.
+/// Many short lists, none of which has memory of its own: destroying this object frees them all in O(1). Falls back on
+/// the host's reserve.
 class NumberLists {
     static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
   public:
     /// A list of one owner. A copy is the same list: only one of them may be changed or cleared.
     struct List {
-        TaskNumber latest = 0;  ///< where the list is not empty
+        TaskNumber latest = 0;  ///< valid unless the list is empty
         std::uint32_t size = 0;
 
       private:
@@ -27,7 +27,7 @@ class NumberLists {
         std::uint32_t first = none;  ///< node of all but the latest, oldest first
     };
 
-    /// Behind what is there. O(size). Throws std::bad_alloc; then the list is as it was.
+    /// Appends. O(size). Throws std::bad_alloc, with the list unchanged.
     void push(List& list, TaskNumber number) {
         if (list.size != 0) push_in_nodes(list, list.size - 1, list.latest);
         list.latest = number;
@@ -43,7 +43,7 @@ class NumberLists {
         }
         f(TaskNumber{list.latest});
     }
-    /// Gives back what it takes. O(size).
+    /// Empties the list and frees its nodes for others. O(size).
     void clear(List& list) noexcept {
         for (std::uint32_t node = list.first; node != none;) {
             const std::uint32_t next = nodes_[node].next;
@@ -54,7 +54,7 @@ class NumberLists {
         list = List();
     }
 
-    /// What all lists together take and have taken, for tests.
+    /// Nodes of all lists, used and free, for tests.
     std::size_t num_nodes() const noexcept { return nodes_.size(); }
 
   private:
@@ -64,7 +64,7 @@ class NumberLists {
         std::uint32_t next = none;
     };
 
-    /// As number `at` of those in nodes.
+    /// Appends to the list's nodes, which hold `at` numbers.
     void push_in_nodes(List& list, std::uint32_t at, TaskNumber number) {
         std::uint32_t node = list.first;
         for (std::uint32_t i = node_size; node != none && i < at; i += node_size) node = nodes_[node].next;

@@ -14,13 +14,12 @@
 
 namespace kmm::graph {
 
-/// Room for so many records, numbered from 0, of which none exists before `touch`. They stand in pages of 64, which are
-/// found through a directory of two levels; both are made where something is touched, so that what was never touched
-/// costs nothing, and a record is found in the same time however many there may be. A record stays where it is as long
-/// as this object lives.
+/// A sparse array of records, numbered from 0. `touch` makes a record. Records lie in pages of 64, found through a
+/// directory of two levels; pages and directory are made on first touch, so that untouched records cost nothing, and a
+/// lookup is O(1) for any size. A record keeps its address as long as this object lives.
 ///
-/// Calls that touch come one after the other. All others are for any thread, meanwhile too: who finds a record sees it
-/// as it was made.
+/// Calls of `touch` must be serialised. All other calls may run on any thread meanwhile: a record that is found is
+/// fully constructed.
 template<typename T> class PagedRecords {
   public:
     static constexpr std::size_t page_size = 64;
@@ -42,24 +41,24 @@ template<typename T> class PagedRecords {
 
     /// How many records there may be.
     std::size_t size() const noexcept { return count_; }
-    /// Before the first is touched.
+    /// Only before the first `touch`.
     void set_size(std::size_t count) noexcept { count_ = count; }
 
-    /// Null: it does not exist. O(1).
+    /// Null if the record does not exist. O(1).
     T* find(std::size_t i) noexcept { return find_in(find_page(i / page_size), i % page_size); }
     const T* find(std::size_t i) const noexcept { return find_in(find_page(i / page_size), i % page_size); }
-    /// One that exists. O(1).
+    /// The record must exist. O(1).
     T& operator[](std::size_t i) noexcept { return *find_page(i / page_size)->record(i % page_size); }
     const T& operator[](std::size_t i) const noexcept { return *find_page(i / page_size)->record(i % page_size); }
-    /// The record; if there is none, what `make()` returns becomes it. O(1). Throws std::bad_alloc and what `make`
-    /// does, and then there is still none.
+    /// The record, made from `make()` if it does not exist. O(1). Throws std::bad_alloc and what `make` throws; then
+    /// the record still does not exist.
     template<typename Make> T& touch(std::size_t i, Make&& make) {
         if (T* const record = find(i); record != nullptr) [[likely]]
             return *record;
         return make_record(i, make);
     }
 
-    /// Those that exist, in the order of their numbers. O(pages).
+    /// Iterates over the existing records, in the order of their numbers. O(pages).
     template<typename Records, typename Record> class Walk {
       public:
         using iterator_category = std::forward_iterator_tag;
@@ -95,8 +94,8 @@ template<typename T> class PagedRecords {
     ConstIterator end() const noexcept { return {this, count_}; }
 
   private:
-    /// Whoever touches looks at what is made, and writes it seldom; it is on another cache line than any record, which
-    /// others may write at any time.
+    /// `made` is read by every touch and seldom written: it has a cache line apart from the records, which other
+    /// threads write at any time.
     struct Page {
         std::atomic<std::uint64_t> made{0};  ///< which records exist, by bits
         std::byte apart[64 - sizeof(std::uint64_t)];
@@ -127,7 +126,7 @@ template<typename T> class PagedRecords {
         const Pages* const pages = branches[page / branch_size].load(std::memory_order_acquire);
         return pages == nullptr ? nullptr : pages->at[page % branch_size].load(std::memory_order_acquire);
     }
-    /// The number of the first record from `i` on, or of none.
+    /// The number of the first existing record from `i` on, else the size.
     std::size_t next(std::size_t i) const noexcept {
         while (i < count_) {
             const Page* const page = find_page(i / page_size);

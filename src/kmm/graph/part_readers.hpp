@@ -39,7 +39,7 @@ class PartReaders {
         data_.resize(words);
         put(size() - 1, box, task);
     }
-    /// Whether the last one is this task, and has read all of the box.
+    /// Whether the last entry is this task's, and contains the box.
     bool was_read_last_by(const Box& box, TaskNumber task) const noexcept {
         return size() != 0 && task_of(size() - 1) == task && contains(box_of(size() - 1), box, rank_);
     }
@@ -54,15 +54,15 @@ class PartReaders {
             if (!drops(task_of(i))) move(i, kept++);
         keep(kept);
     }
-    /// Drops the oldest ones, all but so many: calls `f(task, box)` for each.
+    /// Drops the oldest entries beyond `most`: calls `f(task, box)` for each.
     template<typename F> void shorten(std::size_t most, F&& f) {
         const std::size_t count = size() - std::min(most, size());
         for (std::size_t i = 0; i < count; ++i) f(task_of(i), box_of(i));
         for (std::size_t i = count; i < size(); ++i) move(i, i - count);
         keep(size() - count);
     }
-    /// The region is written: calls `f(task)` for each that has read an element of it. What nobody has read beside the
-    /// region goes; where one box is left, it is that from then on.
+    /// Called for a write of `region`: calls `f(task)` for each reader of an element of it. Drops entries inside the
+    /// region, and shrinks one whose rest is a single box.
     template<typename F> void cut(const Box& region, F&& f) {
         std::size_t kept = 0;
         for (std::size_t i = 0; i < size(); ++i) {

@@ -36,12 +36,12 @@ class SubmitInfoRef {
         if (info_ != nullptr) info_->release(1);
         info_ = nullptr;
     }
-    /// Counts once more. Whoever has `other` keeps it meanwhile.
+    /// Adds a reference to that of `other`, which must stay alive during the call.
     void share(const SubmitInfoRef& other) noexcept {
         if (other.info_ != nullptr) other.info_->references.fetch_add(1, std::memory_order_relaxed);
         adopt(other.info_);
     }
-    /// Takes over one count.
+    /// Takes over one counted reference.
     void adopt(const SubmitInfo* info) noexcept {
         reset();
         info_ = info;

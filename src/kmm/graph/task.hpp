@@ -1,8 +1,7 @@
 // The record of one task, from submit to result.
 //
-// Owns: Task. Records come from a pool (graph/task_pool.hpp). Built by the submitting thread; after it is
-// published, every field but the atomics belongs to whoever holds the scheduler's baton, but for `body` and what a
-// function is given, which the thread that executes the task reads.
+// Owns: Task. Records come from a pool (graph/task_pool.hpp). Built by the submitting thread. Once published, all but
+// the atomics is guarded by the scheduler's baton; the executing thread reads `body` and the function's arguments.
 #pragma once
 
 #include <algorithm>
@@ -37,15 +36,15 @@ using detail::AddressPatch;
 enum class TaskKind : std::uint8_t { join, host, device_function, kernel, transfer };
 
 enum class TaskState : std::uint8_t {
-    waiting,    ///< for tasks before it, or for its turn
-    ready,      ///< may be issued when there is memory
+    waiting,    ///< for tasks that it depends on, or for its turn
+    ready,      ///< may be issued when it has memory
     launching,  ///< a device function has its memory, and has not returned: its position is not known yet
     issued,     ///< on a lane; a host function: it has its memory and waits for fences, for a thread, or runs
-    executed,   ///< done, but a task before it has not been settled yet
-    settled,    ///< finished, well or not
+    executed,   ///< done, but a task that it depends on is not settled yet
+    settled,    ///< finished, failed or not
 };
 
-/// Who has a task that was issued: what was given away cannot be settled before it has come back.
+/// Who owns an issued task: one that was given away cannot be settled before it is returned.
 enum class Custody : std::uint8_t {
     scheduler,
     given_away,  ///< to a thread or a lane, which reports when it is done
@@ -76,7 +75,7 @@ struct Access {
     /// the task is placed again. All others are always in use.
     bool in_use : 1 = true;
     memory::MemoryIndex memory;  ///< where first_of_chunk and placed: in which memory the task uses it
-    /// Valid where first_of_chunk: whoever had used the chunk before has nothing to do with what it holds afterwards.
+    /// Valid where first_of_chunk. Full overwrite: the chunk's new content does not depend on the old.
     bool owes_nothing() const noexcept { return writes_chunk && replaces_chunk && !needs_content; }
     std::uint64_t content_at = 0;   ///< where first_of_chunk: the replica's, when the task was placed
     std::uint64_t replaced_at = 0;  ///< likewise the chunk's
@@ -149,7 +148,7 @@ using Predecessors = Vector<Predecessor>;
 using TaskEdges = List<Predecessor>;
 using TaskNumbers = Vector<TaskNumber>;
 
-/// Who a task was, for words that may be made when its record is somebody else's.
+/// A task's identity, for texts that may be made after its record was recycled.
 struct TaskTrace {
     TaskNumber number = 0;
     SubmitInfoRef info;
@@ -176,12 +175,12 @@ struct RootFailure {
     std::shared_ptr<const Unworded> unworded;
     TaskTrace task;
     TaskNumber number = 0;
-    // Whether somebody was told, and the place among those that nobody was told of: see graph::Failures.
+    // Whether it was delivered to the program, and its links in the list of undelivered roots: see graph::Failures.
     bool delivered = false;
     bool listed = false;
     RootFailure* previous = nullptr;
     RootFailure* next = nullptr;
-    // Words, from the first time on that somebody asked for them.
+    // Texts, made when they are first asked for.
     locks::Mutex words_mutex;  ///< never held while they are made
     std::exception_ptr worded_cause KMM_GUARDED_BY(words_mutex);
     std::exception_ptr error;  ///< the TaskError that wait() throws
@@ -212,11 +211,11 @@ struct Function {
 
 using TaskList = Vector<Task*>;
 
-/// A task usually comes after whoever wrote what an access uses, and one that read it.
+/// For each access a task usually depends on one writer and one reader.
 inline constexpr std::size_t edges_of_access = 2;
 
-/// What few tasks have, apart from what all have (Chilimbi, Davidson, Larus: Cache-conscious structure definition,
-/// 1999): made when it is first needed, in the record's memory, and given back with it.
+/// Rarely used fields, split from the record (Chilimbi, Davidson, Larus: Cache-conscious structure definition, 1999):
+/// made on first use, in the record's memory, and freed with it.
 struct alignas(RecordMemory::alignment_bytes) ColdPart {
     RecordMemory own_memory;  ///< of its lists
     List<Across, UseOfReserve::no> across{own_memory};
@@ -254,7 +253,7 @@ struct Task {
     List<void*> addresses{own_memory};   ///< one for each access; set when it is issued
     TaskEdges predecessors{own_memory};  ///< does not grow once the scheduler has the task
     Successors successors;
-    /// What its work must come after; from when its position is known on: what "it is done" means on lanes.
+    /// Fences that its work waits for; once its position is known, the fences that mean that it is done.
     FenceSet fences;
     union {
         std::int64_t waits_for_memory_ns = 0;  ///< since when, by engine::now_ns; until it is issued
@@ -276,11 +275,14 @@ struct Task {
     TaskWaiter* waiters = nullptr;       ///< threads that wait for it: see detail::SettledWaits
 
     // ---- readiness (schedule)
-    std::size_t missing_bytes = 0;     ///< memory::Residency::missing_bytes
-    std::uint32_t ready_at = 0;        ///< how many had become ready before it; may wrap: it decides between tasks only
-    std::uint32_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
-    std::size_t moved_bytes = 0;       ///< memory::Residency::moved_bytes, in the fetch queue
-    std::size_t held_bytes = 0;        ///< what the program held when it submitted the task: see graph::HeldBytes
+    std::size_t missing_bytes = 0;  ///< memory::Residency::missing_bytes
+    std::uint32_t ready_at = 0;     ///< how many had become ready before it; may wrap: it decides between tasks only
+    union {
+        std::uint32_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
+        std::uint32_t began_at_look;       ///< of a function, once it runs: see schedule::RunningFunctions
+    };
+    std::size_t moved_bytes = 0;  ///< memory::Residency::moved_bytes, in the fetch queue
+    std::size_t held_bytes = 0;   ///< what the program held when it submitted the task: see graph::HeldBytes
     union {
         TaskNumber last_when_queued = 0;  ///< the latest task when this one came into a fetch queue first
         TaskNumber awaited_predecessor;  ///< once the runtime gives up: what it waited for at the last look; 0: nothing
@@ -333,7 +335,7 @@ struct Task {
         out.where = where;
     }
 
-    // Of the part that few tasks have: nothing, where there is none.
+    // Fields of the cold part; empty if there is none.
     std::span<Across> across() noexcept {
         return cold != nullptr ? std::span<Across>(cold->across) : std::span<Across>();
     }
@@ -349,8 +351,8 @@ struct Task {
         return cold != nullptr ? std::span<const TaskNumber>(cold->open_data_predecessors)
                                : std::span<const TaskNumber>();
     }
-    /// That part, made if there is none, with room for so much in its lists. Throws std::bad_alloc. By whoever has the
-    /// record.
+    /// The cold part, made if there is none, with `list_bytes` of memory for its lists. Throws std::bad_alloc. Only for
+    /// the record's owner.
     ColdPart& cold_part(UseOfReserve reserve, std::size_t list_bytes = 0) {
         if (cold == nullptr) make_cold_part(reserve, list_bytes);
         return *cold;
@@ -371,7 +373,7 @@ struct Task {
     void drop_payload() noexcept {
         if (has_payload()) destroy_payload();
     }
-    /// Fetches the record, and so much of its lists, into the cache of a thread that will soon write to it.
+    /// Prefetches the record and `list_bytes` of its lists, for a thread that will soon write to them.
     void prefetch(std::size_t list_bytes) const noexcept;
     /// Makes the record as new.
     void recycle() noexcept;

@@ -8,8 +8,8 @@
 
 namespace kmm::graph {
 
-/// Records in one piece of memory, each with the memory of its lists behind it. They are made one by one, when they are
-/// first needed: the host's pages are touched by whoever needs them, and no submit waits for a thousand records.
+/// Records in one piece of memory, each with the memory of its lists behind it. Each is made by the thread that first
+/// needs it, which touches its pages: no submit waits for a thousand records.
 class TaskSlab {
   public:
     TaskSlab(std::size_t kind_of_pool, std::size_t num_records, std::size_t list_bytes)
@@ -26,7 +26,7 @@ class TaskSlab {
     TaskSlab(const TaskSlab&) = delete;
     TaskSlab& operator=(const TaskSlab&) = delete;
 
-    /// The record of number `i`, which nobody has made.
+    /// Constructs record `i`, which must not have been made.
     Task* make(std::size_t i) noexcept {
         std::byte* const at = address(i);
         Task* const task = new (at) Task;
@@ -73,10 +73,9 @@ namespace {
 // A kernel with one access; a function with one or two; a kernel with four; a function with four; one with some ten.
 // Records take whole lines, and not a power of two of them: their first lines would share few sets of a cache.
 constexpr std::size_t list_bytes_of_kind[] = {160, 352, 608, 864, 1632};
-// So many records change hands under one lock.
+// Most records that a trim moves under one lock.
 constexpr std::size_t records_at_once = 1024;
-// So many slabs go back to the host in one trim that are not finished: there is more than one only where threads made
-// them at the same time.
+// Most unfinished slabs that one trim frees. There is more than one only if threads made slabs at the same time.
 constexpr std::size_t most_unfinished = 16;
 
 std::size_t list_bytes_for(const RecordSize& size) noexcept {
@@ -100,7 +99,7 @@ TaskPool::Kind& TaskPool::kind_for(const RecordSize& size) noexcept {
     const std::size_t bytes = list_bytes_for(size);
     std::size_t k = 0;
     while (k < num_kinds && list_bytes_of_kind[k] < bytes) ++k;
-    // What fits nowhere takes a block of its own, and the record needs room for the rest alone.
+    // Lists that fit no kind get a block of the host, so that the smallest record does.
     return kinds_[k < num_kinds ? k : 0];
 }
 
@@ -115,7 +114,7 @@ void TaskPool::add_slab(Kind& kind, std::unique_ptr<TaskSlab> slab) {
     added.next_unfinished = std::exchange(kind.unfinished, &added);
 }
 
-/// A record that is free, or null.
+/// A free record, or null.
 Task* TaskPool::take_free(Kind& kind) noexcept {
     std::vector<Task*>& free = kind.takers.tasks;
     if (free.empty()) [[unlikely]] {
@@ -159,7 +158,8 @@ Task* TaskPool::take(const RecordSize& size) {
     made = std::make_unique<TaskSlab>(kind.index, count, list_bytes_of_kind[kind.index]);
     slab = made.get();
     {
-        // Whatever was given back meanwhile: who submits as fast as tasks end would make a slab for every few of them.
+        // Adds the slab even if records were given back meanwhile: a thread that submits as fast as tasks end would
+        // otherwise allocate one every few tasks.
         const locks::Guard guard(kind.takers.lock);
         const locks::Guard guard_givers(kind.givers.lock);
         add_slab(kind, std::move(made));

@@ -6,9 +6,9 @@ namespace kmm::graph {
 
 namespace {
 
-// Of more pages than most programs ever have at a time; it doubles.
+// Pages of a first directory, more than most programs ever have at a time; it doubles.
 constexpr std::size_t first_directory = 8;
-// Pages for later; those beyond go back to the host.
+// Most free pages that are kept; others go back to the host.
 constexpr std::size_t most_spare = 4;
 
 }  // namespace
@@ -35,7 +35,7 @@ void TaskTable::Series::add_pages(TaskNumber last) {
                 spare_.pop_back();
             }
         }
-        // Without the lock: the system may take long, and those who settle tasks do not wait for it.
+        // Allocates without the lock, so that the settling thread does not wait for the system.
         if (page == nullptr) page = std::make_unique<Page>();
         std::unique_ptr<Directory> larger;
         const std::uint64_t size = directory_.load(std::memory_order_relaxed)->mask + 1;
@@ -76,17 +76,17 @@ void TaskTable::Series::remove(TaskNumber number) noexcept {
     settled_up_to_.store(settled, std::memory_order_release);
 }
 
-/// All numbers of the page are settled: it holds only nulls, and serves later numbers.
+/// All numbers of the first page are settled: it holds only nulls, and is reused for later numbers.
 void TaskTable::Series::drop_first_page(TaskNumber settled) noexcept {
     std::unique_ptr<Page> over;
     std::unique_ptr<Directory> older;
     const locks::Guard guard(lock_);
-    settled_up_to_.store(settled, std::memory_order_release);  // nobody looks for it there any more
+    settled_up_to_.store(settled, std::memory_order_release);  // no lookup reads the page from here on
     const std::uint64_t first = first_page_.load(std::memory_order_relaxed);
     over.reset(newest_->page(first).load(std::memory_order_relaxed));
     first_page_.store(first + 1, std::memory_order_release);
     if (spare_.size() < most_spare) spare_.push_back(std::move(over));
-    // Who settles looks at the newest from here on, and no other does without the lock or what adds to it.
+    // Only the adding thread, which replaced it, and this thread read a directory without the lock: it is unused.
     older = std::move(newest_->older);
 }
 

@@ -14,15 +14,15 @@
 
 namespace kmm::graph {
 
-/// Number -> record, for numbers that are not settled yet: those of the order of submission, and those of helpers. One
-/// thread at a time adds, and one settles; neither waits for the other, but where a page of a thousand numbers begins
-/// or ends. O(1).
+/// Number -> record, for tasks that are not settled yet: numbers of the order of submission, and those of helpers. One
+/// thread at a time adds, and one settles; neither waits for the other, except where a page of 1024 numbers begins or
+/// ends. O(1).
 class TaskTable {
   public:
-    // ---- by the one who holds the order lock
-    /// Room for so many numbers more, so that `add` cannot fail. Throws std::bad_alloc.
+    // ---- under the order lock
+    /// Makes room for `count` more numbers, so that `add` cannot fail. Throws std::bad_alloc.
     void reserve(std::size_t count) { ordered_.reserve(count); }
-    /// The same for helpers.
+    /// As `reserve`, for helpers.
     void reserve_helpers(std::size_t count) { helpers_.reserve(count); }
     void reserve_helper() { helpers_.reserve(1); }
     /// Numbers are handed out in order.
@@ -30,14 +30,14 @@ class TaskTable {
         reserve(1);
         return ordered_.add(&task, 1, 0);
     }
-    /// Numbers that follow each other, for which room was made; at least one task. The first of them.
+    /// Gives at least one task consecutive numbers, after `reserve`; returns the first.
     TaskNumber add(const TaskList& tasks) noexcept { return ordered_.add(tasks.data(), tasks.size(), 0); }
     TaskNumber add_helper(Task* task) {
         reserve_helper();
         return first_helper + helpers_.add(&task, 1, first_helper);
     }
 
-    // ---- by the one who settles tasks
+    // ---- on the settling thread
     /// The record, or null when it is settled (or was never issued: compare with last()).
     Task* find(TaskNumber number) noexcept {
         return is_helper(number) ? helpers_.find(number - first_helper) : ordered_.find(number);
@@ -51,7 +51,7 @@ class TaskTable {
             helpers_.remove(number - first_helper);
         else
             ordered_.remove(number);
-        // Who waits for how many there are has said so before it looks.
+        // Sequentially consistent: a thread that waits for a count announces that before it reads the count.
         settled_.count.store(settled_.count.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
     }
     /// Calls `f(Task&)` for every task that is not settled. O(numbers from the first of them on): for failures and
@@ -62,16 +62,16 @@ class TaskTable {
 
     // ---- any thread
     TaskNumber last() const noexcept { return ordered_.last(); }
-    /// The same for helpers; a number below any of theirs if there was none.
+    /// As `last`, for helpers; a number below any of theirs if there was none.
     TaskNumber last_helper() const noexcept { return first_helper + helpers_.last(); }
-    /// Every number up to and including this one is settled; helpers do not count.
+    /// All numbers up to and including this one are settled, helpers' excepted.
     TaskNumber settled_up_to() const noexcept { return ordered_.settled_up_to(); }
-    /// The same for helpers.
+    /// As `settled_up_to`, for helpers.
     TaskNumber helpers_settled_up_to() const noexcept { return first_helper + helpers_.settled_up_to(); }
-    /// How many were ever settled, helpers included.
+    /// Tasks settled so far, helpers included.
     std::uint64_t num_settled() const noexcept { return settled_.count.load(std::memory_order_seq_cst); }
-    /// The record, or null as `find`. It may be settled, and be another task's, as soon as this returns: who uses it
-    /// has seen to it that the one who settles tasks waits.
+    /// The record, or null as `find`. It may be settled and recycled as soon as this returns, unless the caller keeps
+    /// the settling thread waiting.
     Task* look_for(TaskNumber number) const noexcept {
         return is_helper(number) ? helpers_.look_for(number - first_helper) : ordered_.look_for(number);
     }
@@ -83,14 +83,14 @@ class TaskTable {
     struct Page {
         std::atomic<Task*> tasks[page_size] = {};
     };
-    /// Pages by their number, in a ring that has room for all there are.
+    /// Pages by their number, in a ring with room for all live pages.
     struct Directory {
         explicit Directory(std::size_t size) : pages(new std::atomic<Page*>[size]()), mask(size - 1) {}
         std::atomic<Page*>& page(std::uint64_t number) const noexcept { return pages[number & mask]; }
 
         const std::unique_ptr<std::atomic<Page*>[]> pages;
         const std::uint64_t mask;          ///< a power of two less one
-        std::unique_ptr<Directory> older;  ///< which this one replaced, until nobody can be looking at it
+        std::unique_ptr<Directory> older;  ///< replaced by this one; freed once no thread reads it
     };
     /// Numbers from 1 on.
     class Series {
@@ -100,16 +100,16 @@ class TaskTable {
         Series(const Series&) = delete;
         Series& operator=(const Series&) = delete;
 
-        // By the one who adds.
+        // On the adding thread.
         void reserve(std::size_t count) {
             const TaskNumber last = last_.load(std::memory_order_relaxed) + count;
             if (last >= room_end_) [[unlikely]]
                 add_pages(last);
         }
-        /// The first number, which the records get with `offset`.
+        /// Returns the first number; the records get theirs plus `offset`.
         TaskNumber add(Task* const* tasks, std::size_t count, TaskNumber offset) noexcept;
 
-        // By the one who settles.
+        // On the settling thread.
         Task* find(TaskNumber number) noexcept {
             if (number <= settled_up_to_.load(std::memory_order_relaxed) || !is_known(number)) return nullptr;
             return entry(number).load(std::memory_order_acquire);
@@ -140,24 +140,24 @@ class TaskTable {
         void add_pages(TaskNumber last);
         void drop_first_page(TaskNumber settled) noexcept;
 
-        // What the one writes who adds, what the one writes who settles, what rarely changes, and what others write lie
-        // on cache lines of their own.
+        // Fields of the adding thread, of the settling thread, those that rarely change, and those that other threads
+        // write have cache lines of their own.
         alignas(line) std::atomic<TaskNumber> last_{0};
         TaskNumber room_end_ = 0;  ///< the number after the last entry of the last page
 
-        alignas(line) TaskNumber known_last_ = 0;   ///< `last_`, when it was looked at last
-        std::atomic<std::uint64_t> first_page_{0};  ///< that has not been dropped
+        alignas(line) TaskNumber known_last_ = 0;   ///< `last_`, as last read
+        std::atomic<std::uint64_t> first_page_{0};  ///< the first page that was not dropped
 
         alignas(line) std::atomic<TaskNumber>& settled_up_to_;
         std::atomic<Directory*> directory_;
 
-        /// Pages come and go under it. Who adds or settles finds them without.
+        /// Guards changes of pages. The adding and the settling thread look pages up without it.
         alignas(line) mutable locks::TinyLock lock_;
         std::unique_ptr<Directory> newest_ KMM_GUARDED_BY(lock_);  ///< what `directory_` points to
         std::vector<std::unique_ptr<Page>> spare_ KMM_GUARDED_BY(lock_);
     };
 
-    /// What a submit looks at.
+    /// The fields that submits read.
     struct alignas(line) Settled {
         std::atomic<TaskNumber> ordered_up_to{0};
         std::atomic<TaskNumber> helpers_up_to{0};

@@ -1,6 +1,6 @@
-// Lanes that have come further since somebody last looked.
+// Lanes whose completed position has advanced since the last `take`.
 //
-// Owns: their numbers. Belongs to whoever holds the scheduler's baton.
+// Owns: their numbers. Guarded by the scheduler's baton.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class AdvancedLanes {
         listed_.push_back(number);
     }
     bool empty() const noexcept { return listed_.empty(); }
-    /// Moves them to `out`, whose memory it keeps, in ascending order.
+    /// Moves the lanes to `out` in ascending order, and keeps the memory of `out` for later ones.
     void take(graph::Vector<std::uint64_t>& out) {
         for (const std::uint64_t number : listed_) is_listed_[number] = false;
         out.clear();

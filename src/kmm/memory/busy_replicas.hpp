@@ -1,10 +1,10 @@
-// The parts of replicas that are much in use.
+// Extra records (BusyReplica) of replicas with many fences or with waiting tasks.
 //
-// Owns: the parts. Must not know: what a fence is of, chunks. Belongs to whoever holds the scheduler's baton.
+// Owns: these records. Must not know: what a fence is of, chunks. Guarded by the scheduler's baton.
 //
-// A part goes back when tasks write the replica anew, when it leaves, and when what is left of its fences has room in
-// the record. Nobody tells when a fence has passed; so whoever makes a part looks at the two that were looked at
-// longest ago: there are no more of them than what is under way needs.
+// A record is freed when tasks overwrite the replica, when it is evicted, and when its remaining fences fit into the
+// replica itself. No event says that a fence has passed: each `make` therefore prunes the two records that were pruned
+// longest ago, which bounds their number by the work in flight.
 #pragma once
 
 #include "kmm/graph/host_reserve.hpp"
@@ -15,9 +15,8 @@ namespace kmm::memory {
 
 class BusyReplicas {
   public:
-    /// Of the replica, which has none yet. `passed(fence)` says which ones nobody needs any more. Takes memory of the
-    /// host's reserve where the system has none; throws std::bad_alloc where that is used up too, with nothing done.
-    /// O(fences of three).
+    /// Makes the record of a replica, which has none yet. `passed(fence)`: the fence can be dropped. Falls back on the
+    /// host's reserve; throws std::bad_alloc if that is exhausted, with nothing done. O(fences of three records).
     template<typename P> BusyReplica& make(Replica& replica, P&& passed) {
         for (std::size_t i = 0; i < looked_at_each && first_ != nullptr; ++i) {
             BusyReplica& oldest = *first_;
@@ -32,14 +31,14 @@ class BusyReplicas {
         replica.become_busy(part);
         return part;
     }
-    /// Whether the part has gone: nobody waits, and the record has room for what it has.
+    /// Frees the record if no task waits and its fences fit into the replica. Returns whether it did.
     bool drop_if_idle(Replica& replica) noexcept {
         BusyReplica& part = replica.busy();
         if (!part.waiting.empty() || part.num_fences() > ReplicaUsers::most_few) return false;
         drop(replica);
         return true;
     }
-    /// Whatever is in it.
+    /// Frees the record, whatever it holds.
     void drop(Replica& replica) noexcept {
         BusyReplica& part = replica.busy();
         replica.become_idle();

@@ -36,6 +36,7 @@ void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
             space.no_exchange = !freed_meanwhile;
         else if (space.refusals++ == 0 || space.asked_bytes < space.refused_bytes)
             space.refused_bytes = space.asked_bytes;
+        if (!exchanged) space.given_at_most_bytes = space.counters.capacity_bytes;
         return;
     }
     space.refusals = 0;
@@ -50,6 +51,7 @@ void Residency::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.counters.capacity_bytes += bytes;
+    if (space.counters.capacity_bytes > space.given_at_most_bytes) space.given_at_most_bytes = ~std::size_t{0};
     // A refused exchange may have lost memory, which is asked for again. The next exchange needs a larger capacity than
     // the refused one had, so that their number is bounded by the limit until something is freed.
     if (space.counters.capacity_bytes > space.exchanged_of_bytes) space.no_exchange = false;
@@ -187,7 +189,7 @@ void Residency::take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block)
         reindex(r);
 }
 
-/// `last`: a user that nobody has added.
+/// Frees the replica's block behind its users. `last`: one more user, which was not added to the replica.
 void Residency::release(Replica& replica, const Fence* last) {
     const MemoryIndex m = replica.memory();
     Space& space = spaces_[m];
@@ -374,7 +376,9 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>
         result.taken.push_back({k.index, users});
         taken_bytes += region.bytes;
     }
-    if (!result.taken.empty() && space.refusals == 0) {
+    if (result.taken.empty()) return result;
+    space.given_at_most_bytes = space.counters.capacity_bytes;
+    if (space.refusals == 0) {
         space.refusals = 1;
         space.refused_bytes = 0;
     }

@@ -1,8 +1,7 @@
 // A chunk, one piece of an array, and the array.
 //
-// Owns: plain records. All of it belongs to whoever holds the scheduler's baton, but for what is marked constant. A
-// chunk has a record from the first task on that uses it: whoever submits makes it under the order lock. Of the others
-// nothing is anywhere.
+// Owns: plain records, guarded by the scheduler's baton unless marked otherwise. The submitting thread makes a chunk's
+// record, under the order lock, with the first task that uses the chunk; an untouched chunk has no record anywhere.
 #pragma once
 
 #include <bit>
@@ -27,7 +26,7 @@ namespace kmm::memory {
 
 struct Array;
 
-/// What is needed often comes first: it is a cache line.
+/// Frequently used fields come first, in one cache line.
 struct Chunk {
     Array* array = nullptr;           // constant
     std::uint32_t index = 0;          // constant
@@ -45,12 +44,12 @@ struct Chunk {
     static constexpr std::uint64_t most_made_at = (std::uint64_t{1} << 56) - 1;  // a task's number has 48 bits
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
-    // Ticks of residency's clock, to tell after a failed copy what came before it.
+    // Ticks of residency's clock, which order events around a failed copy.
     std::uint64_t copied_at = 0;    ///< the latest copy that was requested
     std::uint64_t replaced_at = 0;  ///< the latest write that owes nothing to the content before
     std::uint64_t spoiled_at = 0;   ///< when it was told last that a copy had failed
-    /// The version of which the host's replica holds what tasks will still read, parts of the chunk, while no replica
-    /// holds all of it: its next write replaces it.
+    /// The version of which the host's replica holds only the parts that tasks will still read, while no replica holds
+    /// all of it. The next write replaces the chunk.
     std::uint64_t parts_version = 0;
     std::uint64_t evicted_from = 0;  ///< a bit for each memory (was_evicted_from)
 
@@ -59,7 +58,7 @@ struct Chunk {
         : array(&of), index(number), size_bytes(size), alignment_log2(log2_of(aligned_to) & 0xff), made_at(0) {}
 
     bool is_in_parts() const noexcept { return version != 0 && parts_version == version; }
-    /// Whether the version was evicted from there and has not come back: fetching it again is thrash. It is not counted
+    /// Whether the current version was evicted from `m` and not fetched since: fetching it again is thrash. Not counted
     /// for memories beyond the first 64.
     bool was_evicted_from(MemoryIndex m) const noexcept { return (evicted_from & bit_of(m)) != 0; }
     void set_evicted_from(MemoryIndex m, bool was) noexcept {
@@ -116,7 +115,7 @@ struct Neighbours {
 /// The data of one bound array.
 struct Array {
     // ---- made once, before any chunk is touched
-    /// Of an array of a runtime with so many devices, whose elements are set: its chunks are those of the layout. O(1).
+    /// For an array with a layout; `element_bytes` and `alignment` are set before. O(1).
     void set_layout(std::shared_ptr<const plan::Layout> cut, std::size_t num_devices) {
         layout = std::move(cut);
         chunks.set_size(layout->num_chunks());
@@ -124,7 +123,7 @@ struct Array {
         is_stack = layout->is_stack() && may_touch();
         if (is_stack) neighbours.resize_for_devices(num_devices);
     }
-    /// The same of a temporary: one chunk, which is the region.
+    /// For a temporary: one chunk, which is the region.
     void set_region(const graph::Box& box, std::size_t num_devices) {
         region = box;
         chunks.set_size(1);
@@ -142,8 +141,7 @@ struct Array {
     std::size_t block_bytes(std::size_t chunk) const noexcept {
         return Chunk::block_bytes_of(chunk_bytes(chunk), alignment);
     }
-    /// The record of a chunk, which is made if there is none. Under the order lock. Throws std::bad_alloc, and nothing
-    /// has changed.
+    /// The record of a chunk, made if there is none. Under the order lock. Throws std::bad_alloc, with nothing changed.
     Chunk& touch(std::size_t chunk) {
         return chunks.touch(
             chunk, [&] { return Chunk(*this, static_cast<std::uint32_t>(chunk), chunk_bytes(chunk), alignment); });
@@ -154,7 +152,7 @@ struct Array {
         const locks::Guard guard(name_mutex_);
         return name_;
     }
-    /// No handle names it: memory for a region beside the chunks of an array, whose name it has.
+    /// Memory for a region beside the chunks of an array, whose name it has. No handle refers to it.
     bool is_temporary() const noexcept { return num_pieces != 0; }
     void set_name(std::string name) {
         const locks::Guard guard(name_mutex_);
@@ -168,11 +166,11 @@ struct Array {
     std::uint32_t num_pieces = 0;                // constant; of a temporary: the chunks that its region meets
     std::shared_ptr<const plan::Layout> layout;  // constant; null: of a temporary
     graph::Box region;                           // constant; of a temporary
-    /// Constant; of a temporary: tasks fill it when they are placed (graph::Across), and may do so again. It is dropped
-    /// rather than saved: nobody writes what it holds before its last task is done.
+    /// Constant; of a temporary: tasks fill it when they are placed (graph::Across), repeatedly if need be. Evicted
+    /// without saving, because its source region is not written before its last task is done.
     bool is_gathered = false;
-    /// Constant: each chunk begins along the slowest axis where the one before it ends, and has the same extents along
-    /// the others; their sizes are multiples of what the heap aligns to, but for the last.
+    /// Constant: the array is cut along the slowest axis alone, and the size of each chunk but the last is a multiple
+    /// of the heap's alignment.
     bool is_stack = false;
     std::uint64_t users = 0;           ///< accesses of unsettled tasks
     std::uint64_t uses_to_come = 0;    ///< of a temporary: accesses of tasks that the schedule has not been told of
@@ -181,14 +179,15 @@ struct Array {
     /// Bytes of its chunks that submits so far have written: its share of graph::HeldBytes. Guarded by the order lock;
     /// read without it when the last handle is dropped.
     std::size_t held_bytes = 0;
-    std::uint64_t refetched_bytes = 0;  ///< fetched again after an eviction, over all memories
-    bool released = false;              ///< no handle is left: freed when nobody uses it
+    std::size_t largest_block_bytes = 0;  ///< of chunks that tasks have used so far; filled in by the schedule
+    std::uint64_t refetched_bytes = 0;    ///< fetched again after an eviction, over all memories
+    bool released = false;                ///< no handle is left; the array is freed after its last task
     bool is_unused() const noexcept { return released && users == 0 && uses_to_come == 0; }
     std::size_t list_index = 0;
     Array* next_dropped = nullptr;  ///< of a runtime that gave up
 
   private:
-    /// Whether the block of each chunk could end where that of the next one begins.
+    /// Whether the blocks of all chunks could follow each other without gaps.
     bool may_touch() const noexcept {
         return alignment == heap_alignment && chunks.size() > 1 && chunk_bytes(0) % heap_alignment == 0;
     }

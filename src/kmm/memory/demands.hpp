@@ -1,7 +1,6 @@
-// What tasks that have no memory yet ask of a chunk, in each memory: which wait for it, and where a plan uses it.
+// What tasks without memory ask of a chunk, in each memory: which wait for it, and where a plan uses it.
 //
-// Owns: the links of these lists. Must not know: what a task or a chunk is. Belongs to whoever holds the scheduler's
-// baton.
+// Owns: the links of these lists. Must not know: what a task or a chunk is. Guarded by the scheduler's baton.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace kmm::memory {
 
-/// In one memory; while there is any such task.
+/// The demands on a chunk in one memory; exists while there is any such task.
 struct Demand {
     MemoryIndex memory;
     std::uint16_t place_in_slab = 0;
@@ -31,7 +30,7 @@ struct Demand {
 };
 using DemandPool = RecordSlabs<Demand, graph::HostReserve, 4096>;
 
-/// Those of one chunk. O(memories where there are any).
+/// The demands on one chunk. Each call is O(memories with a demand).
 class Demands {
   public:
     Demands() = default;
@@ -47,7 +46,7 @@ class Demands {
         const Demand* const demand = find(m);
         return demand != nullptr && !demand->planned.empty();
     }
-    /// Throws std::bad_alloc where the host's reserve is used up too, with nothing done.
+    /// Throws std::bad_alloc if the host's reserve is exhausted too, with nothing done.
     Demand& find_or_make(MemoryIndex m, DemandPool& pool) {
         if (Demand* const found = find(m)) return *found;
         Demand& made = pool.take();

@@ -3,8 +3,8 @@
 // Owns: the ranks. Must not know: chunks, replicas, how the search goes through them (victim_order.hpp). Pure; any
 // thread.
 //
-// Ours: what nobody needs, the cheapest to lose first, then by farthest next use (Belady 1966); of equals the least
-// recently used. Others are for the simulator, to compare with.
+// Ours: first replicas without a next use, cheapest to lose first, then by farthest next use (Belady 1966); ties by
+// least recent use. The others are for the simulator, to compare with.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ enum class EvictionPolicy : std::uint8_t {
     clean_first,  ///< then least recently used
 };
 
-/// What is known of the future of a replica's content.
+/// The known future of a replica's content.
 struct Prospect {
     enum class Need : std::uint8_t {
-        none,      ///< stale, empty, or replaced before anybody reads it
+        none,      ///< stale, empty, or replaced before it is read
         no_task,   ///< no task has been submitted that uses it
         in_parts,  ///< tasks read small parts of it before it is replaced
         whole,
     };
     Need need = Need::none;
     bool clean = false;  ///< another copy is valid
-    /// Only with `whole`: the position in the plan of the next tasks, below `eviction::beyond_plans`; or, where that
-    /// does not have it, `beyond_plans` and the number of the first task that needs more than a small part, or of the
-    /// first of all.
+    /// Only with `whole`: the position in the plan of the next tasks, below `eviction::beyond_plans`. If the plan does
+    /// not use it: `beyond_plans` plus the number of the first task that needs more than a small part, else of the
+    /// first task.
     std::uint64_t next_use = 0;
 };
 
@@ -37,9 +37,9 @@ namespace eviction {
 
 // Lower leaves first.
 inline constexpr std::uint64_t rank_useless = 0;
-inline constexpr std::uint64_t rank_clean = 1;  ///< nobody will use it
+inline constexpr std::uint64_t rank_clean = 1;  ///< no submitted task uses it
 inline constexpr std::uint64_t rank_parts = 2;  ///< the parts are saved, unless it is clean
-inline constexpr std::uint64_t rank_dirty = 3;  ///< nobody will use it, but it must be saved
+inline constexpr std::uint64_t rank_dirty = 3;  ///< no submitted task uses it; must be saved
 inline constexpr std::uint64_t rank_used = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t last_task = (std::uint64_t{1} << 50) - 1;
 inline constexpr std::uint64_t beyond_plans = std::uint64_t{1} << 16;

@@ -95,7 +95,7 @@ bool Residency::holds_region(const Task& task, const Across& across) const noexc
 
 /// Whether each has a block in the task's memory that begins where the one before it ends.
 bool Residency::lie_side_by_side(const Task& task, const Across& across) const noexcept {
-    // Two allocations of a driver that happen to touch are no one piece of memory for its calls.
+    // A driver call may not span two allocations, even if they happen to touch.
     if (!across.may_be_in_place || spaces_[task.memory].has_sealed) return false;
     std::uintptr_t expected = piece(task, across, 0).replicas[task.memory].address;
     for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
@@ -106,7 +106,7 @@ bool Residency::lie_side_by_side(const Task& task, const Across& across) const n
     return true;
 }
 
-/// Whether the memory holds that part of the chunk, by itself or with all of it.
+/// Whether `m` holds that part of the chunk, as a ghost or in a valid replica.
 bool Residency::holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept {
     if (is_valid(chunk, m)) return true;
     const Replica& r = chunk.replicas[m];
@@ -117,14 +117,14 @@ bool Residency::lacks_part(const Task& task, const Access& piece) noexcept {
     return !holds_part(*piece.chunk, task.memory, part_of(task, piece).box);
 }
 
-/// Whether a copy of it need not wait for those who read other parts.
+/// Whether the piece can be copied in without waiting for readers of other parts.
 bool Residency::part_comes_beside(const Task& task, const Access& piece) noexcept {
     const Chunk& c = *piece.chunk;
     const Replica& r = c.replicas[task.memory];
     return r.has_ghosts() && r.ghosts().have_room_for(c.version, box_to_fetch(c, part_of(task, piece).box));
 }
 
-/// Whether kernels of other devices write it, and none in `m`, as far as it is known. O(memories).
+/// Whether kernels of other devices write the chunk, and none in `m`, as far as known. O(memories).
 bool Residency::has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
     const Array& array = *chunk.array;
     if (array.written_by[m].contains(chunk.index)) return false;
@@ -133,7 +133,7 @@ bool Residency::has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noex
     return false;
 }
 
-/// Whether so many bytes are free beside what the task still needs itself, so that nobody leaves for them. O(accesses).
+/// Whether `bytes` can be had beside the blocks that the task still lacks, without an eviction. O(accesses).
 bool Residency::have_room_beside(const Task& task, std::size_t bytes) noexcept {
     const MemoryIndex m = task.memory;
     const Space& space = spaces_[m];
@@ -145,19 +145,19 @@ bool Residency::have_room_beside(const Task& task, std::size_t bytes) noexcept {
     return bytes <= space.heap.free_bytes() + (may_grow(m, 1) ? left : 0);
 }
 
-/// Marks the pieces of which only the part that is read is to be brought to its place: a chunk of which the task reads
-/// little is not worth being copied as a whole from another device, or from the host where only tasks of other devices
-/// write it. False: a copy of the region is better than the chunks in their places. O(pieces * accesses).
+/// Marks the pieces of which only the part that is read is fetched, as a ghost: chunks of which the task reads little,
+/// and which are on another device, or on the host and written by other devices alone. False: gathering the region is
+/// better than reading it in place. O(pieces * accesses).
 bool Residency::find_ghosts(Task& task, const Across& across) noexcept {
     const MemoryIndex m = task.memory;
-    std::size_t bytes_in_place = 0;  // that are read of chunks which are here, or come here as a whole
+    std::size_t bytes_in_place = 0;  // read of chunks that are here, or are fetched as a whole
     std::size_t places_bytes = 0;
     for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
         Access& a = task.accesses[across.first_piece + i];
         const Chunk& c = *a.chunk;
         const std::size_t part_bytes = task.boxes()[across.first_box + i].size_bytes();
         a.is_ghost = false;
-        if (c.is_in_parts()) return false;  // there is no more than these
+        if (c.is_in_parts()) return false;  // the host holds these parts alone
         const MemoryIndex source = source_for(c, m);
         const bool comes_whole = 2 * part_bytes >= c.size_bytes || (source.is_host() && !has_home_elsewhere(c, m));
         if (is_valid(c, m) || comes_whole) {
@@ -170,7 +170,7 @@ bool Residency::find_ghosts(Task& task, const Across& across) noexcept {
         if (c.replicas[m].address == 0) places_bytes += c.size_bytes;
     }
     if (places_bytes == 0) return true;
-    // Instead of a copy of the region, which takes its bytes; twice that is not too much for not copying it again.
+    // A gather takes the region's bytes each time. Ghosts may take twice that, because they save the copy.
     return places_bytes <= 2 * bytes_in_place && have_room_beside(task, places_bytes);
 }
 
@@ -184,7 +184,7 @@ std::size_t Residency::missing_across(const Task& task, const Across& across) co
     return bytes;
 }
 
-/// Whether what was chosen still holds after memory was taken, for which the task's own chunks may have had to leave.
+/// Whether the chosen forms still hold after the allocation, which may have evicted the task's own chunks.
 bool Residency::forms_hold(const Task& task) const noexcept {
     return std::all_of(task.across().begin(), task.across().end(), [&](const Across& a) {
         switch (a.form) {
@@ -198,7 +198,7 @@ bool Residency::forms_hold(const Task& task) const noexcept {
 
 // ------------------------------------------------------------------------------------------------------------- choice
 
-/// O(pieces), and what laying chunks side by side takes, once for each array and memory mostly.
+/// O(pieces), plus laying chunks side by side, mostly once for each array and memory.
 Residency::Found Residency::choose_forms(Task& task) {
     for (Across& across : task.across()) {
         if (holds_region(task, across)) {
@@ -224,7 +224,7 @@ Residency::Found Residency::choose_forms(Task& task) {
     return Found::yes;
 }
 
-/// Of what would be in place, and what was gathered and has left. False: there is no such region.
+/// Switches regions to be read in place, and gathered ones that were evicted, to a gather. False: there is none.
 bool Residency::gather_instead(Task& task) noexcept {
     bool any = false;
     for (Across& across : task.across()) {
@@ -236,9 +236,9 @@ bool Residency::gather_instead(Task& task) noexcept {
     return any;
 }
 
-/// With all neighbours that are here and that tasks in this memory read across: else the next task's chunks would have
-/// to be moved again. Each time twice as many as the time before, but for a few times: an array that comes chunk by
-/// chunk is not moved as a whole for each.
+/// Lays the region's chunks side by side, together with all resident neighbours that tasks in this memory read across:
+/// else the next task would move chunks again. After a few times, only if there are twice as many chunks as the last
+/// time: an array that arrives chunk by chunk is not moved as a whole for each chunk.
 Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Array& array = *piece(task, across, 0).array;
@@ -250,7 +250,7 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
     };
     if (space.has_sealed || neighbours.times_in_vain >= most_times_in_vain || often(neighbours.chunks.size()))
         return Found::none;
-    // More than could be had at once is not looked at.
+    // The range stops growing beyond what one block could hold.
     std::size_t most_bytes = std::min(space.heap.free_bytes(), space.unfit_bytes - 1);
     if (neighbours.times_asked < most_times_asked && may_grow(m, 1))
         most_bytes = std::max(most_bytes, space.counters.limit_bytes - space.counters.capacity_bytes);
@@ -276,8 +276,8 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
     return found;
 }
 
-/// Takes one block for the chunks, which take so many bytes. Those that are there move, those that the task needs get
-/// their places. Nobody leaves for it.
+/// Takes one block of `total` bytes for the chunks of `range`. Valid replicas move into it; the other chunks get empty
+/// places there. Evicts nothing.
 Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange& range, std::size_t total) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
@@ -290,7 +290,7 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
         block = take_free(space, total);
         if (block) {
             fences = graph_fences(block.fences);
-            // Now: what is given back between `reserve_records` and `take` may be records that were counted.
+            // Before `reserve_records`: a release after it could free a slab whose room was counted.
             for (std::uint32_t i = range.first; i <= range.last; ++i)
                 if (Replica* const r = array.chunks[i].replicas.find(m); r != nullptr && !is_valid(array.chunks[i], m))
                     release(*r);
@@ -320,17 +320,17 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
             take(c, m, {at, bytes, {}});
             Replica& r = c.replicas.at(m);
             for (const Fence& f : fences) add_user(r, Use::arrival, f);
-            make_ghosts(r);  // the place is kept, whoever writes the chunk elsewhere
-            notify(c, m);    // parts that were there are not
+            make_ghosts(r);  // keeps the place when the chunk is written elsewhere
+            notify(c, m);    // ghosts that were here are gone
         }
         at += bytes;
     }
     return Found::yes;
 }
 
-/// Blocks for the pieces that have none, between those that have one: what was there has left, and its place is free.
-/// False: some are taken, and nothing has changed; where that comes again and again, nobody looks any more. O(pieces).
-/// Throws std::bad_alloc, and nothing has changed.
+/// Takes the free gaps between the pieces' blocks, which evicted pieces have left, for the pieces without a block.
+/// False: not all gaps are free; nothing has changed. Not tried again after `most_times_in_vain` partial
+/// failures. O(pieces). Throws std::bad_alloc, with nothing changed.
 bool Residency::take_gaps(const Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];

@@ -1,6 +1,6 @@
 // Ghosts: clean copies of parts of a chunk, in a replica that does not hold all of it.
 //
-// Owns: plain records. Must not know: how they come there. Belongs to whoever holds the scheduler's baton.
+// Owns: plain records. Must not know: how they are fetched. Guarded by the scheduler's baton.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace kmm::memory {
 
-/// What tasks read of a chunk whose home is another device: each part stands where it would stand if all of the chunk
-/// were there, so that it lies beside the chunks that are. Never written, never saved; the chunk's next version makes
-/// it stale, and its place is used again.
+/// Parts that tasks read of a chunk whose home is another device. Each lies at its place in the chunk's block, and so
+/// beside the chunks that are there as a whole. Never written, never saved; the chunk's next version makes them stale,
+/// and their places are reused.
 struct Ghosts {
-    /// Of a chunk in a stack two neighbours read an edge each. The oldest part gives way to another.
+    /// Two neighbours read an edge each of a chunk in a stack. A further part replaces the oldest one.
     static constexpr std::size_t most = 4;
 
-    std::uint64_t version = 0;  ///< of the chunk, all of them
+    std::uint64_t version = 0;  ///< of the chunk; common to all parts
     std::array<graph::Box, most> boxes;
     std::uint32_t num_boxes = 0;
     std::uint32_t oldest = 0;
@@ -30,7 +30,7 @@ struct Ghosts {
         return version == of_version && std::any_of(boxes.begin(), boxes.begin() + num_boxes,
                                                     [&](const auto& held) { return graph::contains(held, box); });
     }
-    /// Whether it may come beside what is here and nobody need look at: of the same version, and no byte of a part.
+    /// Whether `box` can be added without waiting for readers of the parts: same version, no overlap.
     bool have_room_for(std::uint64_t of_version, const graph::Box& box) const noexcept {
         return version == of_version && std::none_of(boxes.begin(), boxes.begin() + num_boxes,
                                                      [&](const auto& held) { return graph::overlaps(held, box); });

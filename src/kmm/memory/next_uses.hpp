@@ -1,6 +1,6 @@
 // Which tasks will use a chunk and have not been issued, in the order of submission.
 //
-// Owns: their numbers. Must not know: tasks, chunks, memories. Belongs to whoever holds the scheduler's baton.
+// Owns: their numbers. Must not know: tasks, chunks, memories. Guarded by the scheduler's baton.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace kmm::memory {
 
-/// Sorted. What leaves from the middle stays as a mark until that is half of all, so that nothing is moved for it. One
-/// use lies in the record itself; more in a list from a pool, until all are over.
+/// Sorted. An entry that is removed from the middle stays, marked as over, until at least half of all are, so that a
+/// removal moves nothing. One use lies in the record itself; several in a list from a pool, until all are over.
 class NextUses {
   private:
     struct List;
@@ -25,7 +25,7 @@ class NextUses {
     enum class Kind : std::uint8_t {
         needs = 0,     ///< its content, or writes some of it
         part = 1,      ///< a small part of its content, which can be read from anywhere
-        replaces = 2,  ///< owes nothing to the content before
+        replaces = 2,  ///< overwrites the content without reading it
     };
     struct Use {
         std::uint64_t task = 0;  ///< its number: not 0
@@ -38,14 +38,14 @@ class NextUses {
     NextUses& operator=(const NextUses&) = delete;
 
     bool empty() const noexcept { return word_ == 0; }
-    /// Only where it is not empty.
+    /// Must not be empty.
     Use first() const noexcept { return use_of(first_entry()); }
     bool begins_with_part() const noexcept {
         return word_ != 0 && (first_entry() & kind_mask) == static_cast<std::uint64_t>(Kind::part);
     }
-    /// Whether it is the first now. O(uses behind it): nearly always there is none, because only tasks that several
-    /// threads publish arrive a little out of order. Adds the entries that were looked at to `*steps`. Throws
-    /// std::bad_alloc, with nothing done.
+    /// Returns whether the use is the first now. O(later uses): nearly always none, because only tasks published by
+    /// several threads arrive a little out of order. Adds the entries examined to `*steps`. Throws std::bad_alloc, with
+    /// nothing done.
     bool add(const Use& use, Pool& pool, std::uint64_t* steps) {
         const std::uint64_t entry = entry_of(use);
         ++*steps;
@@ -63,8 +63,8 @@ class NextUses {
         ++list.num_open;
         return is_first;
     }
-    /// Whether it was the first; false also where there is no such use. O(log uses), and amortised O(1) to give back
-    /// what is over.
+    /// Returns whether the use was the first; false also if there is no such use. O(log uses), plus amortised O(1) to
+    /// erase entries that are over.
     bool remove(const Use& use, Pool& pool, std::uint64_t* steps) noexcept {
         const std::uint64_t entry = entry_of(use);
         if (!is_list()) {
@@ -75,7 +75,7 @@ class NextUses {
         List& list = this->list();
         const auto head = list.entries.begin() + static_cast<std::ptrdiff_t>(list.head);
         // Tasks are issued nearly in order, so that the entry is mostly one of the first. Transfers before one submit
-        // share a place; of equal places those that are over come first.
+        // share a place; at equal places entries that are over come first.
         auto at = head;
         if (*head != entry)
             at = std::partition_point(head, list.entries.end(), [&](std::uint64_t other) {
@@ -94,9 +94,9 @@ class NextUses {
         give_back(list, steps);
         return was_first;
     }
-    /// How many tasks read parts of the content before it is replaced, if no task needs more of it: all that is known
-    /// of its future, and there is no more, because whoever stands before a task in the order is published before it.
-    /// 0: some does, nobody replaces it, or it is not among the first few. O(1).
+    /// Number of tasks that read parts of the content before it is replaced, if no task needs more of it. Final: tasks
+    /// before the replacing one in the order are published before it. 0: a task needs more, no task replaces the
+    /// content, or the replacing one is not among the first few entries. O(1).
     std::size_t num_parts_until_replaced() const noexcept {
         std::size_t num_parts = 0;
         for (const std::uint64_t entry : few_entries()) {
@@ -108,8 +108,8 @@ class NextUses {
         }
         return 0;
     }
-    /// The first of the first few that needs more than a small part, else the first of all. Only where it is not
-    /// empty. O(1).
+    /// The first use that needs more than a small part, searched among the first few entries, else the first use. Must
+    /// not be empty. O(1).
     Use first_whole() const noexcept {
         for (const std::uint64_t entry : few_entries()) {
             if ((entry & over_bit) != 0) continue;
@@ -118,7 +118,7 @@ class NextUses {
         }
         return first();
     }
-    /// Calls `f(use)` for so many open uses, in order.
+    /// Calls `f(use)` for the first `count` open uses, in order.
     template<typename F>
     void for_each_first(std::size_t count, F&& f) const {
         for (const std::uint64_t entry : entries()) {
@@ -134,13 +134,13 @@ class NextUses {
         for_each_first(~std::size_t{0}, [&](const Use& use) { uses.push_back(use); });
         return uses;
     }
-    /// With those that are over and have not been given back.
+    /// Entries, including those that are over and not erased yet.
     std::size_t num_entries() const noexcept { return is_list() ? list().entries.size() : word_ != 0 ? 1 : 0; }
 
   private:
     struct List {
         graph::Vector<std::uint64_t> entries;
-        std::size_t head = 0;  ///< what is before it is over; there an open one stands
+        std::size_t head = 0;  ///< first open entry; all before it are over
         std::size_t num_open = 0;
         List* next_free = nullptr;
         std::uint16_t place_in_slab = 0;
@@ -157,14 +157,14 @@ class NextUses {
     };
 
     static constexpr std::uint64_t kind_mask = 3;
-    static constexpr std::uint64_t list_bits = 3;  ///< no kind: the rest of the word is where the list is
+    static constexpr std::uint64_t list_bits = 3;  ///< no kind: the other bits of the word are the list's address
     static constexpr std::uint64_t over_bit = 4;
     static constexpr int task_shift = 3;  // a task's number has 48 bits
     static constexpr std::size_t few_looked_at = 16;
-    static constexpr std::size_t few_over = 512;  // so many cost less than the care for them
+    static constexpr std::size_t few_over = 512;  // fewer are not worth erasing
     static constexpr std::size_t most_kept = 64;
 
-    /// At one place what is needed comes before what replaces it: a transfer reads what its task writes.
+    /// At one place uses of the content sort before its replacement: a transfer reads what its task overwrites.
     static std::uint64_t entry_of(const Use& use) noexcept {
         return use.task << task_shift | static_cast<std::uint64_t>(use.kind);
     }
@@ -186,7 +186,7 @@ class NextUses {
     void become_list(Pool& pool) {
         List& list = pool.take();
         try {
-            // The next one has room, too.
+            // Room for the use that is added next, too.
             list.entries.reserve(fewest_entries);
         } catch (...) {
             pool.give(list);
@@ -207,7 +207,7 @@ class NextUses {
 
     static constexpr std::size_t fewest_entries = 4;
 
-    std::uint64_t word_ = 0;  ///< 0: none; the entry of the only one; or where the list is
+    std::uint64_t word_ = 0;  ///< 0: no use; the only entry; or the list's address
 };
 
 }  // namespace kmm::memory

@@ -1,7 +1,6 @@
 // Where a plan of the next tasks uses a chunk in one memory.
 //
-// Owns: the links of these lists. Must not know: what a task or a plan is. Belongs to whoever holds the scheduler's
-// baton.
+// Owns: the links of these lists. Must not know: what a task or a plan is. Guarded by the scheduler's baton.
 #pragma once
 
 #include <cstdint>
@@ -28,25 +27,25 @@ class PlannedUsePool {
     }
 
   private:
-    std::deque<PlannedUse> made_;  // not of the host's reserve: the schedule can do without plans
+    std::deque<PlannedUse> made_;  // without the host's reserve: plans are optional
     PlannedUse* free_ = nullptr;
 };
 
-/// In ascending order. Records come from a pool, and go back to it before the list ends.
+/// In ascending order. Records come from a pool, and are returned to it before the list is destroyed.
 class PlannedUses {
   public:
     bool empty() const noexcept { return first_ == nullptr; }
-    /// The position of the first; only where there is one. O(1).
+    /// The first position; must not be empty. O(1).
     std::uint32_t first() const noexcept { return first_->position; }
-    /// Plans are told from their end to their beginning: `position` is below all others. O(1).
+    /// `position` is below all others: plans are entered from end to start. O(1).
     void push_front(std::uint32_t position, PlannedUsePool& pool) {
         PlannedUse& use = pool.take();
         use.position = position;
         use.next = first_;
         first_ = &use;
     }
-    /// No effect where there is no such use. O(uses before it): tasks are issued nearly in the plan's order. Adds what
-    /// was looked at to `*steps`.
+    /// No effect if there is no such use. O(uses before it): tasks are issued nearly in the plan's order. Adds the
+    /// entries examined to `*steps`.
     void remove(std::uint32_t position, PlannedUsePool& pool, std::uint64_t* steps) noexcept {
         PlannedUse** at = &first_;
         for (; *at != nullptr && (*at)->position < position; at = &(*at)->next) ++*steps;

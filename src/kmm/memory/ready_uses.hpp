@@ -1,7 +1,6 @@
-// The ready tasks that wait for a chunk to be fetched into their memory, so that they are told when it changes there.
+// The ready tasks that wait for a chunk to be fetched into their memory, to be notified when it changes there.
 //
-// Owns: the links of these lists. Must not know: what a task or a chunk is. Belongs to whoever holds the scheduler's
-// baton.
+// Owns: the links of these lists. Must not know: what a task or a chunk is. Guarded by the scheduler's baton.
 #pragma once
 
 #include "kmm/graph/host_reserve.hpp"
@@ -14,7 +13,7 @@ namespace kmm::memory {
 
 struct Chunk;
 
-/// A task, and a chunk in whose list for the task's memory it stands.
+/// A task's entry in the list of a chunk, for the task's memory.
 struct ReadyUse {
     graph::Task* task = nullptr;
     Chunk* chunk = nullptr;
@@ -47,7 +46,7 @@ class ReadyUses {
     ReadyUse* last_ = nullptr;
 };
 
-/// Records that are used again. O(1).
+/// A free list of records. O(1).
 class ReadyUsePool {
   public:
     ReadyUse& take() {

@@ -1,7 +1,6 @@
-// Records of one kind, many of them, that come and go: each in constant time, and memory goes back when its last record
-// has.
+// A slab allocator for many short-lived records of one kind: O(1) each, and a slab is freed with its last record.
 //
-// Owns: the slabs. Must not know: what the records are of. Belongs to whoever holds the scheduler's baton.
+// Owns: the slabs. Must not know: what the records are of. Guarded by the scheduler's baton.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +10,8 @@
 
 namespace kmm::memory {
 
-/// Slabs of the system alone, for records of which there may be as many as chunks: who takes one can fail. At the start
-/// of a cache line.
+/// Slabs from the system alone, for records of which there may be as many as chunks: `take` may throw. Aligned to a
+/// cache line.
 struct SystemMemory {
     static void* allocate(std::size_t bytes) { return ::operator new(bytes, std::align_val_t(line)); }
     static void release(void* memory, std::size_t bytes) noexcept {
@@ -21,9 +20,9 @@ struct SystemMemory {
     static constexpr std::size_t line = 64;
 };
 
-/// T has `std::uint16_t place_in_slab`, which is the slab's; `static T*& free_link(T&)`, a pointer that nobody needs
-/// while the record is free; and `void recycle() noexcept`, which makes it as new (it may keep memory of its own).
-/// Source: `allocate`, which throws std::bad_alloc, and `release`, as graph::HostReserve has them.
+/// T has `std::uint16_t place_in_slab`, reserved for the slab; `static T*& free_link(T&)`, a pointer that a free record
+/// does not use otherwise; and `void recycle() noexcept`, which makes it as new (it may keep memory of its own).
+/// Source: `allocate`, which throws std::bad_alloc, and `release`, as in graph::HostReserve.
 template<typename T, typename Source, std::size_t slab_bytes>
 class RecordSlabs {
   public:
@@ -34,7 +33,7 @@ class RecordSlabs {
         drop_all(first_);
         drop_all(empty_);
     }
-    /// As new. Throws std::bad_alloc, with nothing done; not where there is room (`reserve`). O(1).
+    /// A record as new. Throws std::bad_alloc, with nothing done; never after `reserve`. O(1).
     T& take() {
         Slab* slab = first_;
         if (slab == nullptr || slab->num_used == per_slab) slab = begin_slab();
@@ -53,7 +52,7 @@ class RecordSlabs {
         }
         return *record;
     }
-    /// Needs no memory. O(1), but for the records of a slab that goes back.
+    /// Needs no memory. O(1), but O(records of a slab) when a slab is freed.
     void give(T& record) noexcept {
         Slab& slab = slab_of(record);
         record.recycle();
@@ -65,14 +64,14 @@ class RecordSlabs {
             link_first(slab);
         }
         if (slab.num_used != 0) return;
-        // One is kept, so that no memory comes and goes with each record.
+        // One empty slab is kept, so that single records do not allocate and free slabs.
         unlink(slab);
         if (empty_ == nullptr)
             empty_ = &slab;
         else
             drop(&slab);
     }
-    /// The next so many calls of `take` cannot throw. Throws std::bad_alloc.
+    /// The next `count` calls of `take` cannot throw. Throws std::bad_alloc.
     void reserve(std::size_t count) {
         while (num_slabs_ * per_slab - num_used_ < count) {
             Slab* const slab = make_slab();
@@ -80,15 +79,15 @@ class RecordSlabs {
             empty_ = slab;
         }
     }
-    /// Gives the slabs back that are kept although nobody uses a record of theirs. O(these).
+    /// Frees the slabs without a used record. O(records of these).
     void trim() noexcept {
         drop_all(empty_);
         empty_ = nullptr;
     }
     std::size_t num_used() const noexcept { return num_used_; }
-    /// What they take, used and free.
+    /// Memory of all records, used and free.
     std::size_t size_bytes() const noexcept { return num_slabs_ * slab_bytes; }
-    /// Calls `f(record)` for each that is used, and for some that are free; it may take or give none. O(records).
+    /// Calls `f(record)` for each used record, and for some free ones. `f` may not take or give any. O(records).
     template<typename F>
     void for_each_made(F&& f) const {
         for (Slab* slab = first_; slab != nullptr; slab = slab->next)
@@ -99,7 +98,7 @@ class RecordSlabs {
     struct Slab {
         Slab* next = nullptr;
         Slab* previous = nullptr;
-        T* free = nullptr;  ///< of those that were made
+        T* free = nullptr;  ///< free list of constructed records
         std::uint32_t num_made = 0;
         std::uint32_t num_used = 0;
 
@@ -158,10 +157,10 @@ class RecordSlabs {
         slab.next = slab.previous = nullptr;
     }
 
-    // Those with records in use; in front the ones that have room.
+    // Slabs with used records, those with room in front.
     Slab* first_ = nullptr;
     Slab* last_ = nullptr;
-    Slab* empty_ = nullptr;  ///< the first of those without
+    Slab* empty_ = nullptr;  ///< slabs without used records
     std::size_t num_slabs_ = 0;
     std::size_t num_used_ = 0;
 };

@@ -1,7 +1,7 @@
-// The bytes of a chunk in one memory: where they are, and after what.
+// The bytes of a chunk in one memory: their address, and the fences of their users.
 //
-// Owns: plain records, of which there may be as many as chunks; what only few of them have at a time is in a part of
-// its own (busy_replicas.hpp, victim_order.hpp). Belongs to whoever holds the scheduler's baton.
+// Owns: plain records, of which there may be as many as chunks; what few of them have at a time is in other records
+// (busy_replicas.hpp, victim_order.hpp). Guarded by the scheduler's baton.
 #pragma once
 
 #include <array>
@@ -27,19 +27,19 @@ struct Ghosts;
 struct Replica;
 struct Victim;
 
-/// What a fence says of a replica.
+/// What the work behind a fence does with a replica.
 enum class Use : std::uint8_t {
-    arrival,     ///< copies into it, and what its memory was used for before
+    arrival,     ///< copies into it, and earlier users of its block
     task_write,  ///< tasks that write it
     task_read,   ///< tasks that read it
     copy_read,   ///< copies out of it
 };
 inline constexpr std::size_t num_uses = 4;
 
-/// Of a replica that more fences follow than its record has room for, or that tasks wait for.
+/// Extra record of a replica with more fences than fit into it, or with waiting tasks.
 struct BusyReplica {
     std::array<FenceSet, num_uses> users;
-    graph::TaskList waiting;  ///< tasks that wait until it is not pinned, or until nobody writes it
+    graph::TaskList waiting;  ///< tasks that wait for the end of its pins, or of its writers' pins
     Replica* replica = nullptr;
     // In the order in which they were made.
     BusyReplica* previous = nullptr;
@@ -60,16 +60,16 @@ struct BusyReplica {
     }
 };
 
-/// What uses a replica on lanes: a few fences, sorted by use, in the record; or any number in a part of its own.
+/// Fences of a replica's users: a few, sorted by use, in the record itself; else any number in a BusyReplica.
 class ReplicaUsers {
   public:
     static constexpr std::uint8_t most_few = 3;
 
     bool is_busy() const noexcept { return num_few_ == busy_mark; }
-    /// Only where it is busy.
+    /// Only if `is_busy`.
     BusyReplica& busy() const noexcept { return *reinterpret_cast<BusyReplica*>(words_[0]); }
-    /// At most one fence for each use and lane, the latest. False: there is no room, and nothing was done. In a part
-    /// it may take memory of the host's reserve.
+    /// Keeps the latest fence of each use and lane. False: no room, and nothing was done. A BusyReplica may allocate,
+    /// from the host's reserve if need be.
     bool add(Use use, Fence fence) {
         if (is_busy()) {
             busy().users[static_cast<std::size_t>(use)].add(fence);
@@ -96,13 +96,13 @@ class ReplicaUsers {
         }
         for (std::uint8_t i = 0; i < num_few_; ++i) f(use_of(i), few(i));
     }
-    /// What a task comes after that reads it, or writes it: order among tasks is the graph's matter.
+    /// Fences that a new reader or writer waits for. Task-to-task order is in the graph.
     void add_what_a_task_awaits_to(FenceSet& out, bool writes) const {
         for_each_user([&](Use use, const Fence& fence) {
             if (use == Use::arrival || (use == Use::copy_read && writes)) out.add(fence);
         });
     }
-    /// After what its content is there.
+    /// Fences after which the content is complete.
     void add_writers_to(FenceSet& out) const {
         for_each_user([&](Use use, const Fence& fence) {
             if (use <= Use::task_write) out.add(fence);
@@ -111,7 +111,7 @@ class ReplicaUsers {
     void add_all_users_to(FenceSet& out) const {
         for_each_user([&](Use, const Fence& fence) { out.add(fence); });
     }
-    /// Drops those for which `passed(fence)` holds.
+    /// Drops the fences for which `passed(fence)` holds.
     template<typename P> void prune_users(P&& passed) {
         if (is_busy()) {
             for (FenceSet& set : busy().users) set.prune(passed);
@@ -122,20 +122,20 @@ class ReplicaUsers {
             if (!passed(few(i))) set_few(kept++, use_of(i), few(i));
         num_few_ = kept;
     }
-    /// It stays busy.
+    /// Drops all fences; a busy replica stays busy.
     void clear_users() noexcept {
         if (!is_busy())
             num_few_ = 0;
         else
             for (FenceSet& set : busy().users) set.clear();
     }
-    /// The fences move into the part, which is empty and has room for these.
+    /// Moves the fences into `part`, which is empty and has room for them.
     void become_busy(BusyReplica& part) {
         for (std::uint8_t i = 0; i < num_few_; ++i) part.users[static_cast<std::size_t>(use_of(i))].add(few(i));
         words_[0] = reinterpret_cast<std::uintptr_t>(&part);
         num_few_ = busy_mark;
     }
-    /// The fences move back, as far as there is room: the caller drops the part, and sees to it that there is.
+    /// Moves the fences back as far as they fit; the caller checks that, and frees the part.
     void become_idle() noexcept {
         const BusyReplica& part = busy();
         num_few_ = 0;
@@ -156,7 +156,7 @@ class ReplicaUsers {
         uses_ = static_cast<std::uint8_t>((uses_ & ~(3 << 2 * i)) | static_cast<int>(use) << 2 * i);
     }
 
-    std::uint64_t words_[most_few] = {};  ///< fences; of a busy one the first is where its part is
+    std::uint64_t words_[most_few] = {};  ///< fences; if busy, the first is the address of the BusyReplica
     std::uint8_t num_few_ = 0;
     std::uint8_t uses_ = 0;  ///< two bits for each fence
 };
@@ -174,16 +174,16 @@ struct Replica : ReplicaUsers {
     std::uintptr_t address = 0;  ///< 0: the record is free
     std::uint64_t version = 0;
     std::uint64_t tick = 0;        ///< when it was used last
-    std::uint64_t content_at = 0;  ///< when the latest copy into it was requested, whatever became of it since
-    // Users whose position is not known: device functions being launched, host tasks. Nothing may be copied over a
-    // replica that has any, copied from one that has writers, or evicted.
+    std::uint64_t content_at = 0;  ///< when the latest copy into it was requested; not changed by writes
+    // Users without a known position: device functions being launched, host tasks. A replica with pins may not be
+    // overwritten by a copy or evicted; one with writer pins may not be copied from.
     std::uint32_t reader_pins = 0;
     std::uint32_t writer_pins = 0;
     Chunk* chunk = nullptr;
     Victim* victim = nullptr;  ///< its place in the order of victims, while its memory keeps one
 
     bool has_ghosts() const noexcept { return (version & ghosts_mark) != 0; }
-    /// Only where it has some.
+    /// Only if `has_ghosts`.
     Ghosts& ghosts() const noexcept { return *reinterpret_cast<Ghosts*>(version << 1); }
     void set_ghosts(Ghosts& record) noexcept { version = ghosts_mark | reinterpret_cast<std::uintptr_t>(&record) >> 1; }
     bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
@@ -191,7 +191,7 @@ struct Replica : ReplicaUsers {
     MemoryIndex memory() const noexcept {
         return order == order_of(MemoryIndex::host()) ? MemoryIndex::host() : MemoryIndex::of_device(order);
     }
-    /// Where its memory begins; before `address` where elements are aligned to more than the heap.
+    /// The start of its block; below `address` if elements need a stricter alignment than the heap's.
     std::uintptr_t block() const noexcept { return address - block_distance * heap_alignment; }
     void set_block(std::uintptr_t block, std::uintptr_t first_aligned) noexcept {
         address = first_aligned;
@@ -208,8 +208,8 @@ struct Replica : ReplicaUsers {
 static_assert(sizeof(Replica) <= 96, "there may be one for each chunk and memory");
 static_assert(detail::max_element_alignment / heap_alignment <= 0xff, "Replica::block_distance");
 
-/// Those of one chunk: one for each memory where it has a block, the devices' in their order, which are asked for most,
-/// then the host's. The records are residency's.
+/// The replicas of one chunk, one for each memory where it has a block: devices first, in their order, because they are
+/// looked up most, then the host. Residency owns the records.
 class Replicas {
   public:
     template<typename R> class Iterator {
@@ -229,7 +229,7 @@ class Replicas {
     Replicas() = default;
     Replicas(const Replicas&) = delete;
     Replicas& operator=(const Replicas&) = delete;
-    /// Null: there is none. O(replicas), as all that looks for one.
+    /// Null: there is none. O(replicas), as every lookup.
     Replica* find(MemoryIndex m) noexcept { return const_cast<Replica*>(std::as_const(*this).find(m)); }
     const Replica* find(MemoryIndex m) const noexcept {
         const std::uint16_t order = Replica::order_of(m);
@@ -237,14 +237,14 @@ class Replicas {
         while (r != nullptr && r->order < order) r = r->next;
         return r != nullptr && r->order == order ? r : nullptr;
     }
-    /// Only where there is one.
+    /// There must be one.
     Replica& at(MemoryIndex m) noexcept {
         const std::uint16_t order = Replica::order_of(m);
         Replica* r = first_;
         while (r->order != order) r = r->next;
         return *r;
     }
-    /// To look at; where there is none one without address and version.
+    /// For reading; if there is none, a replica without address and version.
     const Replica& operator[](MemoryIndex m) const noexcept {
         static constexpr Replica none;
         const Replica* const r = find(m);

@@ -1,6 +1,6 @@
-// What residency asks for: copies, memory, and that tasks are told.
+// What residency requests: copies, memory, and notifications of tasks.
 //
-// Must not know: how any of it is done. Called under the scheduler's baton.
+// Must not know: how requests are served. Called under the scheduler's baton.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ struct Lacking {
 /// What residency needs from the layers that issue work.
 class Requests {
   public:
-    /// Copies a whole chunk after `waits`, on whatever lane suits; returns where the copy stands. `task` is the task
-    /// that the copy is for, or null for an eviction.
+    /// Copies a whole chunk after `waits`, on a lane of the callee's choice; returns the copy's fence. `task`: the task
+    /// that the copy is for, null for an eviction.
     virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
                        std::uintptr_t destination, const FenceSet& waits, graph::Task* task) = 0;
     /// Copies the parts of a region into a temporary in the task's memory after `waits`: `Task::boxes` between what
@@ -36,15 +36,15 @@ class Requests {
     virtual Fence copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
                             std::uintptr_t destination, const FenceSet& waits, graph::Task& task,
                             const graph::BoxTransfer& part) = 0;
-    /// Moves content in the host's memory, before this returns; both places may overlap. Where no memory lies behind
+    /// Moves content in the host's memory, before this returns; both places may overlap. Without real memory behind the
     /// addresses there is nothing to do.
     virtual void move_on_host(std::uintptr_t, std::uintptr_t, std::size_t) {}
     /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
     virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
     /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is
-    /// free, but in pieces that cannot be used as one. Answered by `Residency::grown`. False: nobody can do that.
+    /// free, but in pieces that cannot be used as one. Answered by `Residency::grown`. False: not supported.
     virtual bool exchange(MemoryIndex, std::size_t) { return false; }
-    /// Whether so much time has passed since the driver refused that it may be asked again.
+    /// Whether the retry interval since the driver's refusal has passed.
     virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
     virtual bool passed(Fence fence) const noexcept = 0;
     /// Whether `to` can read `from` without going through the host.

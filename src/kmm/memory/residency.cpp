@@ -14,18 +14,18 @@ using graph::Task;
 
 namespace {
 
-// Of a heap with a million small blocks, what all frees may need would be twice what is known of their replicas. What a
-// heap has no memory for it is told later (give).
+// Frees for which a heap keeps records ready. For all frees of a million small blocks these would take twice the memory
+// of the replicas. A free for which the heap has no memory is repeated later (give).
 constexpr std::size_t frees_kept_ready = 128;
 
-/// Those that the task uses, each once.
+/// Calls `f(access, chunk)` for each chunk that the task uses, once.
 template<typename F>
 void for_each_chunk(Task& task, F&& f) {
     for (Access& a : task.accesses)
         if (a.chunk != nullptr && a.first_of_chunk && a.in_use) f(a, *a.chunk);
 }
 
-/// Of chunks that a task uses by themselves and as parts of a region, or as parts of several, only the first counts.
+/// Whether an earlier access of the task counts the same chunk: it may be used by itself and as a piece of regions.
 bool is_counted_before(const Task& task, const Access& access) noexcept {
     if (!access.is_piece) return false;
     const Access* const begin = task.accesses.data();
@@ -57,7 +57,7 @@ Residency::Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bo
 
 void Residency::add_next_use(Chunk& chunk, const NextUses::Use& use) {
     const bool is_first = chunk.next_uses.add(use, next_uses_, &num_steps_);
-    // What comes behind parts that are read counts as well.
+    // Later uses count too if the first uses read parts.
     if (is_first || use.replaces() || chunk.next_uses.begins_with_part()) reindex_all(chunk);
 }
 
@@ -185,6 +185,13 @@ std::size_t Residency::made_bytes(const Task& task) const noexcept {
     return bytes;
 }
 
+std::size_t Residency::read_bytes(const Task& task) const noexcept {
+    std::size_t bytes = 0;
+    for (const Access& a : task.accesses)
+        if (needs_place(a) && a.needs_content) bytes += rounded(a.chunk->block_bytes());
+    return bytes;
+}
+
 std::size_t Residency::free_bytes(MemoryIndex m) const noexcept {
     const std::size_t usable = usable_bytes(m);
     return usable - std::min(usable, spaces_[m].counters.current_bytes);
@@ -236,7 +243,7 @@ void Residency::forget_users(Replica& replica) noexcept {
     if (replica.is_busy()) (void)busy_.drop_if_idle(replica);
 }
 
-/// Until the pins go that keep the task from it.
+/// Queues the task until the replica's pins that block it end.
 void Residency::wait_for(Replica& replica, Task& task) {
     if (!replica.is_busy()) busy_.make(replica, [this](const Fence& f) { return requests_.passed(f); });
     replica.busy().waiting.push_back(&task);
@@ -264,8 +271,7 @@ void Residency::count_fetch(Chunk& chunk, MemoryIndex to) noexcept {
 
 void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     const MemoryIndex from = source_for(chunk, to);
-    if (from == to)
-        return;  // nobody holds it any more: its content was about to be replaced and the one to do so failed
+    if (from == to) return;  // no valid copy: the content was to be replaced, and the task to do so failed
     Replica& s = chunk.replicas.at(from);
     Replica& d = chunk.replicas.at(to);
     FenceSet waits;
@@ -283,7 +289,7 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     notify(chunk, to);
 }
 
-/// It needs more than there is in all, and the driver need not be asked for more: nobody has to leave to find that out.
+/// Whether the task needs more than the whole capacity, and the driver need not be asked: known without evictions.
 bool Residency::lacks_for_sure(const Task& task) {
     const MemoryIndex m = task.memory;
     const Space& space = spaces_[m];
@@ -305,7 +311,7 @@ bool Residency::lacks_for_sure(const Task& task) {
     return lacking_.bytes != 0;
 }
 
-/// Whether the content that the task needs can be had: `granted`, `lost`, or `busy_chunk`, where it waits.
+/// Whether the content that the task needs is available: `granted`, `lost`, or `busy_chunk`, and the task is queued.
 Placement Residency::check_content(Task& task) {
     const MemoryIndex m = task.memory;
     for (Access& a : task.accesses) {
@@ -316,14 +322,14 @@ Placement Residency::check_content(Task& task) {
             return Placement::lost;
         }
         if (a.anywhere) continue;  // it reads a box, which no task writes that the order allows at the same time
-        if (a.gathers && c.replicas[m].pinned() && will_gather(task, c)) {  // nor is it gathered over what is in use
+        if (a.gathers && c.replicas[m].pinned() && will_gather(task, c)) {  // no gather into a pinned replica
             wait_for(c.replicas.at(m), task);
             return Placement::busy_chunk;
         }
         if (a.gathers || !needs_copy(c, m) || (a.is_ghost && !lacks_part(task, a))) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;
-        // Nothing is copied over what is in use; that goes on shrinking, because nobody new may use stale content.
+        // No copy into a pinned replica. Its pins only decrease, because no new task may use stale content.
         Replica* const here = c.replicas.find(m);
         Replica& source = c.replicas.at(from);
         const bool is_here_pinned = here != nullptr && here->pinned() && !(a.is_ghost && part_comes_beside(task, a));
@@ -334,8 +340,8 @@ Placement Residency::check_content(Task& task) {
     return Placement::granted;
 }
 
-/// Blocks for the task's chunks that have none, in `*taken`. The largest come first: a smaller one would take a piece
-/// of what the larger one had left before, and more would have to leave for that than is needed.
+/// Allocates blocks for the task's chunks that have none; lists them in `*taken`. Largest first: a smaller chunk could
+/// take a piece of the space that was evicted for a larger one, so that more would be evicted than needed.
 Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* taken) {
     const MemoryIndex m = task.memory;
     for_each_place(task, [&](Access&, Chunk& c) {
@@ -353,7 +359,7 @@ Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* 
     std::size_t count = 0;
     for (std::size_t i = 0; i < taken->size() && found == Found::yes; ++i) {
         Chunk& c = *(*taken)[i];
-        if (c.replicas[m].address != 0) continue;  // it is named twice
+        if (c.replicas[m].address != 0) continue;  // the task names it twice
         found = allocate(c, m);
         if (found == Found::yes) (*taken)[count++] = &c;
     }
@@ -361,8 +367,8 @@ Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* 
     return found;
 }
 
-/// All that is left are the task's own chunks, and they lie in each other's way: they leave too, and all of them come
-/// back side by side. What is dirty among them is written down and fetched again.
+/// Last resort when only the task's own chunks remain and fragment the memory: evicts them too, and allocates all side
+/// by side. Dirty ones are saved and fetched again.
 Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chunk*>* taken) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
@@ -379,19 +385,19 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
         if (found != Found::yes || c.replicas[m].address == 0) return;
         moved = true;
         Replica& r = c.replicas.at(m);
-        // A block without content was allocated for this task; to release it makes no more room for an exchange.
+        // A block without content was allocated for this task: releasing it gains nothing for an exchange.
         if (!is_valid(c, m) && !r.pinned()) return release(r);
         c.hold = 0;
         found = evict(c, m, Saves::all);
         c.hold = task.number;
     });
-    // Where they do not fit however they lie, what is in pieces may stay in pieces: that is looked at as a whole.
+    // Merges free pieces only if the chunks could fit afterwards: merging visits all pieces.
     if (moved && needed_bytes <= space.heap.free_bytes() && largest_bytes <= space.heap.largest_free_bytes()) {
         num_steps_ += space.heap.num_free_pieces();
         try {
             space.heap.merge_all();
         } catch (const std::bad_alloc&) {
-            found = Found::starved;  // what it merged is as good as what it did not
+            found = Found::starved;  // a partial merge is harmless
         }
     }
     exchange_bytes_ = needed_bytes;
@@ -409,7 +415,7 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
     return found;
 }
 
-/// Of a task whose chunks have blocks and, where it is needed, content on its way: addresses, and what it comes after.
+/// Sets addresses and fences of a task whose chunks have blocks and whose copies are requested.
 void Residency::finish_placement(Task& task) {
     const MemoryIndex m = task.memory;
     task.addresses.resize(task.accesses.size());
@@ -452,11 +458,11 @@ Placement Residency::place_with_forms(Task& task) {
     const Placement placement = place_in_forms(task);
     const bool lacks_room =
         placement == Placement::wait_pins || placement == Placement::full || placement == Placement::lacks;
-    // Parts of the chunks need less room than all of them side by side.
+    // A gather of the parts needs less room than the chunks side by side.
     return lacks_room && gather_instead(task) ? place_in_forms(task) : placement;
 }
 
-/// In the forms that were chosen.
+/// Places the task in the chosen forms.
 Placement Residency::place_in_forms(Task& task) {
     const MemoryIndex m = task.memory;
     if (const Placement content = check_content(task); content != Placement::granted) return content;
@@ -476,7 +482,7 @@ Placement Residency::place_in_forms(Task& task) {
     case Found::starved: return Placement::starved;
     case Found::none: return lacking_.bytes != 0 && refused(m) ? Placement::lacks : Placement::full;
     }
-    // Where its own chunks had to leave and come back, they may have come back elsewhere.
+    // Its own chunks may have been evicted and allocated elsewhere.
     if (!task.across().empty() && !forms_hold(task) && gather_instead(task)) return place_in_forms(task);
     for_each_place(task, [&](Access& a, Chunk& c) {
         if (a.needs_content && !a.gathers && !a.is_ghost && needs_copy(c, m)) fetch(c, m, task);
@@ -508,15 +514,15 @@ void Residency::written(Chunk& chunk, Replica& at, bool owes_nothing) {
         Replica& r = *next;
         ++next;
         if (&r == &at) continue;
-        // A stale replica of a device is given back at once; on the host it keeps the place for the next write-back,
-        // and beside neighbours that for the next ghosts.
+        // A device's stale replica is freed at once. The host's keeps its block for the next write-back, and one beside
+        // neighbours for the next ghosts.
         const bool leaves = r.memory().is_device() && !r.pinned() && !r.has_ghosts();
         if (leaves || r.has_ghosts() || r.version == before) notify(chunk, r.memory());
         if (leaves) release(r);
     }
 }
 
-/// Its replica where the task uses it; null where nobody has what it would read.
+/// Records the task's use of its replica, and returns that; null if there is none, because no memory has the content.
 Replica* Residency::used(const Access& access) {
     Chunk& chunk = *access.chunk;
     Replica* const r = chunk.replicas.find(access.memory);
@@ -524,14 +530,14 @@ Replica* Residency::used(const Access& access) {
         r->tick = ++tick_;
         if (access.writes_chunk) {
             written(chunk, *r, access.owes_nothing());
-            // What was there must be waited for by nobody else: the task itself waits for it.
+            // Later users wait for this task, which waits for the earlier users itself.
             if (access.replaces_chunk) forget_users(*r);
         }
     }
     return r;
 }
 
-/// The task has come to it: it is none of those that will use the chunk.
+/// The task's use is no next use of the chunk any more.
 void Residency::use_is_over(Task& task, const Access& access) {
     forget_planned_use(task, *access.chunk);
     remove_next_use(*access.chunk, use_of(task, access));
@@ -570,7 +576,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
     for_each_chunk(task, [&](Access& a, Chunk& c) {
         Replica& r = c.replicas.at(a.memory);
         (a.writes_chunk ? r.writer_pins : r.reader_pins) -= 1;
-        // While others read it, one reader less changes nothing for those who wait.
+        // One reader of several does not end the wait of a queued task.
         const bool lets_go = !r.pinned() || (a.writes_chunk && r.writer_pins == 0);
         if (!r.pinned()) count_pinned(c, a.memory, false);
         if (fence != nullptr) add_user(r, a.writes_chunk ? Use::task_write : Use::task_read, *fence);
@@ -585,11 +591,11 @@ void Residency::unpin(Task& task, const Fence* fence) {
 
 // ----------------------------------------------------------------------------------------------------------- failures
 
-// What a replica holds goes back to the latest copy into it. So one that was filled before the failed copy was
-// requested owes nothing to it, whatever tasks wrote there since; all others may.
+// A replica's content stems from the latest copy into it. One that was filled before the failed copy was requested does
+// not depend on that, whatever tasks wrote there since; all others may.
 void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause) {
     chunk.spoiled_at = ++tick_;
-    if (chunk.replaced_at > copied_at) return;  // only tasks from before may still look at it
+    if (chunk.replaced_at > copied_at) return;  // only earlier tasks may still use it
     bool any_good = false;
     for (Replica& r : chunk.replicas) any_good |= r.version == chunk.version && r.content_at < copied_at;
     if (any_good) {
@@ -612,7 +618,7 @@ void Residency::part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at
 // ------------------------------------------------------------------------------------------------------------- arrays
 
 void Residency::free_array(Array& array) {
-    for (Space& s : spaces_) {  // much may have changed: the driver may be asked again
+    for (Space& s : spaces_) {  // memory is freed: the driver may be asked again
         s.refusals = 0;
         may_exchange_again(s);
     }

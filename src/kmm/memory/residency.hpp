@@ -1,12 +1,12 @@
-// Where each chunk is: reservation of a task's whole memory, what must be copied, and who must leave.
+// Where each chunk is: reserves all memory of a task, requests its copies, and chooses what is evicted for it.
 //
 // Owns: one heap and one order of victims for each memory, and the replicas of all chunks. Decides residency when a
 // task is issued, because only then is free space known. Must not know: drivers, threads, clocks, which task is next.
 // It asks for copies and for more memory through `Requests`. Runs under the scheduler's baton.
 //
-// Victims: replicas whose chunk nobody will use (clean before dirty, least recently used first), then by farthest next
-// use (Belady 1966), as the ranks say that the schedule wrote. Of a chunk of which tasks will read no more than small
-// parts before it is replaced, only these are saved, in the host's replica.
+// Victims: first replicas without a next use (clean before dirty, least recently used first), then by farthest next use
+// (Belady 1966), as ranked by the schedule. If tasks read only small parts of a chunk before it is replaced, only these
+// parts are saved, in the host's replica.
 #pragma once
 
 #include <algorithm>
@@ -34,26 +34,26 @@ class Residency {
               EvictionPolicy policy = EvictionPolicy::farthest_next_use);
 
     // ---- capacity
-    /// The answer to Requests::grow and `exchange`. 0 bytes: the driver refused; what there is must do until something
-    /// is freed. `sealed`: no chunk may lie partly in this memory and partly in what happens to lie beside it.
+    /// The answer to Requests::grow and `exchange`. 0 bytes: the driver refused; the current capacity must do until
+    /// something is freed. `sealed`: no chunk may cross from this memory into an adjacent region.
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
-    /// Memory that nobody asked for: `take_back` took it, and it could not be exchanged.
+    /// Returns memory from `take_back` that could not be exchanged.
     void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
-    /// Takes memory that `grown` gave out of the heap again, if all of it is free. What on a device still uses it is
-    /// added to `*users`; without `users` such memory is refused. O(free pieces).
+    /// Takes memory that `grown` gave out of the heap again, if all of it is free. Adds fences of device work that
+    /// still uses it to `*users`; without `users` refuses such memory. O(free pieces).
     bool take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users = nullptr);
-    /// For others who need a device's memory more: takes whole regions out of the heap until they have `wanted_bytes`
-    /// or no other can be freed now. First those that are free, then those of whose chunks nothing on a device is at
-    /// work, those first whose chunks are the cheapest victims; then, unless `at_once`, those where it is. Chunks leave
-    /// as in an eviction. Afterwards the driver is not asked for more until a task cannot go on, or something was
-    /// freed, or `may_ask_again`. O(replicas + regions * free pieces).
+    /// Takes whole regions out of the heap, for other users of the device's memory, until they hold `wanted_bytes` or
+    /// no other region can be freed now. First free regions; then those whose chunks have no device work pending,
+    /// cheapest victims first; then, unless `at_once`, the others. Chunks are evicted. Afterwards the driver is not
+    /// asked for more until a task cannot go on, something was freed, or `may_ask_again`.
+    /// O(replicas + regions * free pieces).
     Reclaimed reclaim(MemoryIndex memory, const std::vector<AddressRange>& regions, std::size_t wanted_bytes,
                       bool at_once);
-    /// Work on the lane has passed: memory that waited for it may be ready. O(memories).
+    /// The lane's completed position has advanced: memory that waited for it may be ready. O(memories).
     void advanced(graph::LaneId lane) {
         for (Space& s : spaces_) s.advanced.add(lane);
     }
-    /// Memory that somebody waited for (Placement::lacks).
+    /// Memory that a task waited for (Placement::lacks).
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
     const Lacking& lacking() const noexcept { return lacking_; }
     std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[MemoryIndex::host()].heap.round_up(bytes); }
@@ -63,13 +63,13 @@ class Residency {
     std::size_t num_devices() const noexcept { return spaces_.num_devices(); }
     std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
     std::size_t num_resident(MemoryIndex m) const noexcept { return spaces_[m].replicas.num_used(); }
-    /// Grows with everything that changes where content is.
+    /// Grows with every change of where content is.
     std::uint64_t ticks() const noexcept { return tick_; }
-    /// The driver gave less than the limit when it was asked last.
+    /// Whether the driver refused memory below the limit when it was asked last.
     bool refused(MemoryIndex m) const noexcept { return spaces_[m].refusals != 0; }
     bool growing(MemoryIndex m) const noexcept { return spaces_[m].growing; }
-    /// Whether one call of the driver may copy what ends at this address and what begins there, two blocks of that
-    /// memory: not if they are of two allocations that happen to touch. O(log regions).
+    /// Whether one driver call may copy across this address, the border of two blocks: false if they lie in two
+    /// allocations that happen to touch. O(log regions).
     bool may_copy_across(MemoryIndex m, std::uintptr_t address) const noexcept {
         const Space& space = spaces_[m];
         return !space.has_sealed || !space.heap.begins_region(address);
@@ -78,11 +78,11 @@ class Residency {
     // ---- the future, as the schedule sees it
     void add_next_use(Chunk& chunk, const NextUses::Use& use);
     void remove_next_use(Chunk& chunk, const NextUses::Use& use);
-    /// From now on the ready task is told when its missing bytes may have changed with the chunk
-    /// (Requests::residency_changed). Throws std::bad_alloc where the host's reserve is used up too, with nothing done.
+    /// From now on the ready task is notified when the chunk may have changed its missing bytes
+    /// (Requests::residency_changed). Throws std::bad_alloc if the host's reserve is exhausted too, with nothing done.
     void listen(ReadyUse& use);
     void stop_listening(ReadyUse& use) noexcept;
-    /// What the task's first access of a chunk is to it.
+    /// The next use that the task's first access of a chunk means.
     static NextUses::Use use_of(const graph::Task& task, const graph::Access& access) noexcept {
         const auto kind = access.owes_nothing()  ? NextUses::Kind::replaces
                           : access.is_small_part ? NextUses::Kind::part
@@ -90,14 +90,14 @@ class Residency {
         return {task.place(), kind};
     }
 
-    /// The task stands at `position` (from 1) of its memory's plan: its chunks leave behind all that the plan uses
-    /// later, and that is no part of it. Until it is issued or `unplan`. Each task of a plan before the one that
-    /// follows it. O(accesses * log replicas).
+    /// The task stands at `position` (from 1) of its memory's plan, until it is issued or `unplan`: its chunks are
+    /// evicted after those that the plan uses later or not at all. Called from the plan's last task to its first.
+    /// O(accesses * log replicas).
     void plan(graph::Task& task, std::uint16_t position);
     void unplan(graph::Task& task);
-    /// Whether something had to leave that memory so far: else no plan is worth its time.
+    /// Whether the memory has evicted anything so far: else no plan is worth its time.
     bool has_evicted(MemoryIndex m) const noexcept { return spaces_[m].indexed; }
-    /// Adds the first so many that would leave to `out`. O(count * log replicas).
+    /// Appends the first `count` victims to `out`. O(count * log replicas).
     void list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk*>& out);
 
     // ---- tasks
@@ -106,7 +106,7 @@ class Residency {
     /// Bytes that the task causes on a link: fetched now, and saved later because it writes them. 0: it fetches little
     /// beside what it uses. O(accesses * memories).
     std::size_t moved_bytes(const graph::Task& task) const noexcept;
-    /// When any chunk that the task uses and that is in its memory was used there last. O(accesses).
+    /// The latest use of any chunk of the task in its memory, as a tick. O(accesses).
     std::uint64_t last_use(const graph::Task& task) const noexcept {
         std::uint64_t last = 0;
         for (const graph::Access& a : task.accesses)
@@ -122,6 +122,8 @@ class Residency {
     }
     /// Bytes of blocks for content that the task is the first to make. O(accesses).
     std::size_t made_bytes(const graph::Task& task) const noexcept;
+    /// Bytes of blocks whose content the task needs. O(accesses).
+    std::size_t read_bytes(const graph::Task& task) const noexcept;
     /// Whether `left_bytes` of free memory and idle chunks remain beside what the task misses (if any). O(accesses).
     bool has_idle_room(const graph::Task& task, std::size_t left_bytes) const noexcept;
     /// Bytes of blocks that the task needs and that are not there. O(accesses).
@@ -146,7 +148,7 @@ class Residency {
     std::size_t bounce_bytes_to_swap(graph::Task& task);
     /// What can be had of the memory: its limit, or what the driver gave where it refused more.
     std::size_t usable_bytes(MemoryIndex m) const noexcept {
-        return refused(m) ? spaces_[m].counters.capacity_bytes : limit(m);
+        return std::min(limit(m), spaces_[m].given_at_most_bytes);
     }
     /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes
     /// nothing that matters. O(accesses + victims * log replicas).
@@ -177,7 +179,7 @@ class Residency {
     }
     const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
 
-    /// Gives memory of the host back that is kept for records which nobody uses. O(memories).
+    /// Frees slabs without used records. O(memories + these).
     void trim_records() noexcept;
 
     // ---- arrays
@@ -185,7 +187,7 @@ class Residency {
     /// No handle is left of an array that tasks still use: chunks that none of them needs may go. O(chunks that were
     /// touched), once.
     void released(Array& array);
-    /// Tells whoever listens how much of each memory is in use.
+    /// Emits the current use of each memory to the trace.
     void tell_memory() const noexcept {
         for (const MemoryIndex m : memories()) note_memory(m);
     }
@@ -200,14 +202,14 @@ class Residency {
         const Replica& r = chunk.replicas[m];
         return r.victim == nullptr || !r.victim->indexed || r.victim->rank == victim_rank(chunk, m);
     }
-    /// Entries of lists and trees that were looked at in all: what the tests of its complexity count.
+    /// Entries of lists and trees examined so far, for tests of the complexity.
     std::uint64_t num_steps() const noexcept {
         std::uint64_t sum = num_steps_;
         for (const Space& s : spaces_) sum += s.counters.victims_tried + s.heap.num_steps();
         return sum;
     }
     std::size_t num_free_pieces(MemoryIndex m) const noexcept { return spaces_[m].heap.num_free_pieces(); }  // tests
-    /// Bytes of chunks that nobody has pinned.
+    /// Bytes of chunks that are not pinned.
     std::size_t evictable_bytes(MemoryIndex m) const noexcept {
         return spaces_[m].counters.current_bytes - spaces_[m].pinned_bytes;
     }
@@ -281,7 +283,7 @@ class Residency {
     Found allocate_side_by_side(graph::Task& task, graph::Vector<Chunk*>* taken);
     void finish_placement(graph::Task& task);
     bool is_idle(const Replica& replica) const noexcept;
-    /// Something can leave that could not before.
+    /// Called when a replica has become evictable or was freed.
     void may_exchange_again(Space& space) noexcept;
     enum class Saves : std::uint8_t { what_is_read, all };
     Found evict(Chunk& chunk, MemoryIndex m, Saves saves);
@@ -314,9 +316,9 @@ class Residency {
     bool begin_order(Space& space);
     std::size_t host_refuses_from() noexcept;
     std::size_t host_lacks_from(std::size_t bytes, Found why) const noexcept;
-    /// What could not be saved on the host may find a place now.
+    /// Chunks that could not be saved on the host may fit now.
     void host_has_changed() noexcept { host_refuses_bytes_ = ~std::size_t{0}; }
-    /// What did not fit may fit now: the heap learns of more memory.
+    /// The heap gets more memory: sizes that did not fit may fit now.
     void may_fit_again(Space& space) noexcept {
         space.unfit_bytes = ~std::size_t{0};
         if (&space == &spaces_[MemoryIndex::host()]) host_has_changed();

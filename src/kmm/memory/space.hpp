@@ -35,6 +35,8 @@ struct Space {
     bool growing = false;
     std::uint32_t refusals = 0;   ///< by the driver, in a row; after the first one chunks are evicted instead
     std::size_t asked_bytes = 0;  ///< what the driver was asked for last
+    /// Capacity when the driver refused more, or others took from it; until it is larger.
+    std::size_t given_at_most_bytes = ~std::size_t{0};
     /// Smallest size that the driver refused since its last success; smaller requests may be tried. 0: do not ask.
     std::size_t refused_bytes = 0;
     bool exchanging = false;       ///< the pending answer is that to an exchange

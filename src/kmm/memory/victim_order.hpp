@@ -1,7 +1,6 @@
-// The order in which replicas leave a memory, and the search through it for one that can.
+// The eviction order of a memory's replicas, and the search for the next victim.
 //
-// Owns: the links between their places in it. Must not know: why a replica has its rank. Belongs to whoever holds the
-// scheduler's baton.
+// Owns: the links of the order. Must not know: why a replica has its rank. Guarded by the scheduler's baton.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +22,14 @@ struct VictimKey {
     friend auto operator<=>(const VictimKey&, const VictimKey&) = default;
 };
 
-/// The place of a replica. While a memory keeps the order each of its replicas has one, whether it may leave or not: so
-/// no change of what may leave needs memory.
+/// A replica's entry in the order. While a memory keeps an order each of its replicas has one, evictable or not, so
+/// that becoming evictable needs no memory.
 struct Victim {
     Chunk* chunk = nullptr;  ///< whose replica it is
     std::uint64_t rank = 0;
     std::uint64_t tick = 0;
-    std::size_t place_bytes = 0;        ///< the place on the host that it needs first, because it must be saved
-    std::size_t least_place_bytes = 0;  ///< of these, of the replica and those below it in the tree
+    std::size_t place_bytes = 0;        ///< to allocate elsewhere before it can leave, because it must be saved
+    std::size_t least_place_bytes = 0;  ///< the least `place_bytes` of its subtree
     rmm::heap::tree_links<Victim> in_order;
     std::uint32_t priority = 0;  ///< of the tree
     std::uint16_t place_in_slab = 0;
@@ -41,7 +40,7 @@ struct Victim {
     void recycle() noexcept { chunk = nullptr; }
 };
 
-/// Sorted by key; each replica says how large a place it needs elsewhere before it can leave (0: none). All calls are
+/// A tree sorted by key, which also finds the next victim that needs less than a given place elsewhere. All calls are
 /// O(log replicas) and need no memory.
 class VictimOrder {
   public:
@@ -58,8 +57,8 @@ class VictimOrder {
         tree_.insert(&v);
     }
     void erase(Victim& v) noexcept { tree_.erase(&v); }
-    /// The first one behind `after` that needs a place of less than `below_bytes`; null: none. Adds the replicas that
-    /// were looked at to `*steps`.
+    /// The first victim behind `after` with `place_bytes` below `below_bytes`; null: none. Adds the replicas examined
+    /// to `*steps`.
     Victim* next(const VictimKey& after, std::size_t below_bytes, std::uint64_t* steps) const noexcept {
         std::size_t looked_at = 0;
         Victim* at = tree_.lower_bound([&](const Victim& v) { return key_of(v) <= after; }, &looked_at);
@@ -68,7 +67,7 @@ class VictimOrder {
             if (at->place_bytes < below_bytes) return at;
             if (Victim* const right = Tree::right(at); right != nullptr && right->least_place_bytes < below_bytes)
                 return first_below(right, below_bytes, steps);
-            // Behind it and what is on its right comes the lowest one above of which it is on the left.
+            // Next in order: the lowest ancestor in whose left subtree it lies.
             Victim* child = at;
             for (at = above(child); at != nullptr && Tree::right(at) == child; at = above(child), ++*steps) child = at;
         }
@@ -88,7 +87,7 @@ class VictimOrder {
     using Tree = rmm::heap::tree<Victim, &Victim::in_order, Order>;
 
     static Victim* above(const Victim* v) noexcept { return v->in_order.parent; }
-    /// The first one at or below `at` in the tree; there is one.
+    /// The first match in the subtree of `at`, which has one.
     static Victim* first_below(Victim* at, std::size_t below_bytes, std::uint64_t* steps) noexcept {
         for (;; ++*steps) {
             if (Victim* const left = Tree::left(at); left != nullptr && left->least_place_bytes < below_bytes)

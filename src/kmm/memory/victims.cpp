@@ -1,4 +1,4 @@
-// Who leaves a memory: the order of victims, and the search that goes through it.
+// Evictions: the order of victims, and the search through it.
 #include <algorithm>
 #include <utility>
 
@@ -16,10 +16,10 @@ constexpr std::uint64_t is_being_saved = ~0ull;  // Chunk::hold, while a place f
 
 }  // namespace
 
-/// Empty: it is the only copy, and there is nowhere to save it.
+/// Empty: the replica is the only copy, and cannot be saved elsewhere.
 std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m) const noexcept {
     using Need = Prospect::Need;
-    if (chunk.lost != nullptr) return Prospect{};  // nobody reads it before it is replaced
+    if (chunk.lost != nullptr) return Prospect{};  // no task reads it before it is replaced
     const bool is_read = !chunk.next_uses.empty() && !chunk.next_uses.first().replaces();
     if (m.is_host() && chunk.is_in_parts() && is_read) return std::nullopt;
     if (!is_valid(chunk, m)) return Prospect{};
@@ -33,7 +33,7 @@ std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m
         return Prospect{Need::in_parts, clean};
     if (const Demand* const demand = chunk.demands.find(m); demand != nullptr && !demand->planned.empty())
         return Prospect{Need::whole, clean, demand->planned.first()};
-    // Who needs a small part finds it where the chunk goes.
+    // Small parts can be read from any memory: only the first larger use counts.
     return Prospect{Need::whole, clean, eviction::beyond_plans + chunk.next_uses.first_whole().task};
 }
 
@@ -47,7 +47,7 @@ void Residency::attach_victim(Space& space, Replica& replica) {
     replica.victim->chunk = replica.chunk;
 }
 
-/// Whether the host has memory for it. O(replicas * log replicas), once for each memory.
+/// Starts the memory's order. False: no host memory for it. O(replicas * log replicas), once for each memory.
 bool Residency::begin_order(Space& space) {
     try {
         space.victim_records.reserve(space.replicas.num_used());
@@ -120,7 +120,7 @@ void Residency::list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk
 
 // ------------------------------------------------------------------------------------------------------------ leaving
 
-/// `all`: what only needs parts of it may find the whole chunk in its place again.
+/// `all`: saves the whole chunk even if only parts of it will be read.
 Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
     Replica& r = chunk.replicas.at(m);
     if (r.pinned()) return Found::pinned;
@@ -155,7 +155,7 @@ Residency::Found Residency::find_place_to_save(Chunk& chunk, MemoryIndex m, Memo
         const Replica* const h = chunk.replicas.find(*below);
         if (h != nullptr)
             found = h->pinned() ? Found::pinned : Found::yes;
-        else if (rounded(chunk.block_bytes()) <= limit(*below))  // else it must cost others nothing
+        else if (rounded(chunk.block_bytes()) <= limit(*below))  // else it never fits: evict nothing for it
             found = allocate(chunk, *below);
     }
     if (room_ == Room::any && (found == Found::none || found == Found::pinned)) {
@@ -182,7 +182,7 @@ Residency::Found Residency::allocate_spare(Chunk& chunk, MemoryIndex m) {
     return found == Found::pinned ? Found::none : found;
 }
 
-/// The most that some device could take in of what leaves `m`, but for that of the task which is being placed.
+/// The largest room for chunks evicted from `m` on one device, except the one where the task is being placed.
 std::size_t Residency::largest_spare_room_beside(MemoryIndex m) const noexcept {
     std::size_t largest = 0;
     for (const MemoryIndex other : spaces_.device_memories())
@@ -241,15 +241,15 @@ std::size_t Residency::host_refuses_from() noexcept {
     return host_refuses_bytes_;
 }
 
-/// A search on the host for so many bytes has found nothing (`why`: none or pinned), and all that could leave has left:
-/// from which size on others would find no more.
+/// After a failed search for `bytes` on the host (`why`: none or pinned), which has evicted all it could: the size from
+/// which on later searches would fail as well.
 std::size_t Residency::host_lacks_from(std::size_t bytes, Found why) const noexcept {
     const Space& host = spaces_[MemoryIndex::host()];
     const std::size_t limit = host.counters.limit_bytes;
     if (rounded(bytes) > limit) return limit / heap_alignment * heap_alignment + 1;
     const std::size_t left = limit - host.counters.capacity_bytes;
     if (left != 0 && host.refusals == 0) return bytes;
-    // Less may fit, may not have been asked for yet, or may be had for what is free in pieces.
+    // Smaller sizes may fit, may not have been refused yet, or may come from an exchange of free pieces.
     std::size_t fits = host.heap.largest_free_bytes();
     if (left != 0) fits = std::max(fits, host.refused_bytes);
     if (why == Found::none && !host.no_exchange) fits = std::max(fits, host.heap.free_bytes() + left);
@@ -259,8 +259,8 @@ std::size_t Residency::host_lacks_from(std::size_t bytes, Found why) const noexc
 Residency::Found Residency::make_room(MemoryIndex m) {
     Space& space = spaces_[m];
     if (!space.indexed && !begin_order(space)) return Found::starved;
-    // Dirty chunks from this size on find no place elsewhere; smaller ones may. A chunk that is valid on the host alone
-    // leaves it only for the front of the order.
+    // Dirty chunks of at least this size cannot be saved elsewhere. A chunk that is valid on the host alone is evicted
+    // only for the front.
     std::size_t too_large = m.is_device() ? host_refuses_from() : 1;
     const std::size_t elsewhere = room_ == Room::any ? largest_spare_room_beside(m) : 0;
     too_large = room_ == Room::spare ? 1 : std::max(too_large, elsewhere + 1);
@@ -270,7 +270,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
     for (;;) {
         const Victim* const victim = space.victims.next(after, host_growing ? 1 : too_large, &num_steps_);
         if (victim == nullptr) break;
-        // The search for a place on the host may cost others their host copies, and their places in this order.
+        // A search for a place on the host may drop host copies of others, and so change this order: remember the key.
         after = VictimOrder::key_of(*victim);
         if (room_ == Room::idle && victim->rank >= eviction::rank_used) break;
         if (room_ == Room::idle && victim->rank == rank_parts) continue;
@@ -278,7 +278,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         const bool saves = victim->place_bytes != 0;
         Chunk& chunk = *after.chunk;
         ++space.counters.victims_tried;
-        // The front's own chunks leave other memories than its own where another copy is valid.
+        // The front's own chunks may leave other memories than its own if another copy is valid.
         const bool is_of_front = room_ == Room::any || room_ == Room::spare;
         const bool leaves_other = is_of_front && m != placed_in_ && victim->is_spare && chunk.hold != is_being_saved;
         if (chunk.hold != 0 && !leaves_other) {
@@ -294,7 +294,7 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         if (!saves || (found != Found::none && found != Found::pinned)) continue;
         const std::size_t lacks_from = m.is_device() ? host_lacks_from(chunk.block_bytes(), found) : 1;
         too_large = std::min(too_large, std::max(lacks_from, std::min(elsewhere + 1, chunk.block_bytes())));
-        // What was left out for this task's sake may make room for another's.
+        // Not cached if chunks held for this task were passed over: another task may evict them.
         if (m.is_device() && room_ >= Room::as_usual && !passed_over_held_)
             host_refuses_bytes_ = std::min(host_refuses_bytes_, lacks_from);
     }

@@ -4,11 +4,11 @@ namespace kmm::plan {
 
 namespace {
 
-// A list that is no longer than this is no more than a rule would be.
+// Up to this length a list takes no more memory than a rule.
 constexpr std::size_t short_list = 64;
-// Each run takes as much as so many entries of the list: with fewer chunks in a run the list is kept.
+// A run takes the memory of this many list entries: with fewer chunks in a run the list is kept.
 constexpr std::size_t least_run = 16;
-// There are fewer memories than this; a deal that is longer is no rule of the library's.
+// The longest deal that is searched for: more than there are memories.
 constexpr std::size_t longest_deal = 256;
 
 }  // namespace

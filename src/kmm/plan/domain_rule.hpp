@@ -70,7 +70,7 @@ class DomainRule {
     std::int64_t size_[domain_rank] = {};
     std::int64_t tile_[domain_rank] = {1, 1, 1};
     std::int64_t counts_[domain_rank] = {};
-    /// Of slabs: the axis along which so many tiles are longer by 1 than `tile_`.
+    /// Of slabs: along `long_axis_`, `num_longer_` tiles are longer by 1 than `tile_`.
     std::size_t long_axis_ = 0;
     std::int64_t num_longer_ = 0;
     std::size_t num_chunks_ = 0;

@@ -10,7 +10,7 @@ namespace kmm::plan {
 
 namespace {
 
-// So few chunks are compared each with each: an index takes longer to make.
+// Up to this number chunks are compared pairwise: making an index takes longer.
 constexpr std::size_t few = 16;
 
 /// Axes that follow are [0, 1) in every chunk.
@@ -44,8 +44,8 @@ std::int64_t covered_elements(const Box& box, const std::vector<ChunkGeometry>& 
     return covered;
 }
 
-/// Cuts `open`, which the chunks at `inside` do not cover, where one of them begins and the larger side has the fewest;
-/// what is left is a side that they do not cover, and the chunks there. False if none begins inside.
+/// Shrinks `open`, which the chunks at `inside` do not cover, to an uncovered side of a cut, and `inside` to the chunks
+/// there. Cuts where a chunk begins, so that the larger side has the fewest chunks. False: no chunk begins inside.
 bool narrow(const std::vector<ChunkGeometry>& chunks, Box& open, Positions& inside) {
     std::size_t axis = 0, fewest = static_cast<std::size_t>(-1);
     std::int64_t cut = 0;
@@ -192,7 +192,7 @@ template<typename F> void Layout::each_axis(std::size_t chunk, F&& f) const noex
             continue;
         }
         std::size_t cell = chunk;
-        if (k > 0) {  // what is left for the first axis is less than its count
+        if (k > 0) {  // on the first axis the remainder is the cell itself
             const auto count = static_cast<std::size_t>(grid_.counts[k]);
             cell = chunk % count;
             chunk /= count;

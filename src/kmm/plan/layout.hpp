@@ -41,7 +41,7 @@ class Layout {
     /// The chunk that contains all of `region`, or `none` if it crosses chunks. O(1) for regular grids, else as
     /// `graph::BoxIndex`: O(log(chunks)) where few chunks lie across a cut.
     std::size_t find(const Box& region) const noexcept { return locate(region).chunk; }
-    /// The same, and where in the chunk the region lies.
+    /// As `find`, with the region's place in the chunk.
     Place locate(const Box& region) const noexcept {
         if (!regular_) return locate_in_list(region);
         return rank_ == 1 ? locate_in_line(region) : locate_in_cell(region);
@@ -56,7 +56,7 @@ class Layout {
     /// Two chunks that share elements, the lower position first; false if there are none. O(chunks) for regular grids,
     /// else as `graph::BoxIndex::find_overlap`.
     static bool find_overlap(const std::vector<ChunkGeometry>& chunks, std::size_t* first, std::size_t* second);
-    /// The same of the chunks of this layout, with their numbers; a grid has neither.
+    /// As above, for the chunks of this layout. A grid has neither overlaps nor gaps.
     bool find_overlap(std::size_t* first, std::size_t* second) const {
         return !regular_ && index_.find_overlap(first, second);
     }

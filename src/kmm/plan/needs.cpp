@@ -20,7 +20,8 @@ constexpr std::int64_t most_wider = 16;
 // Of a task with more such regions all are gathered ahead: placing it would compare their chunks with all it uses.
 constexpr std::size_t most_late_regions = 16;
 
-// Each task that reads so many chunks as one region has an access to each; of more one gather for all tasks knows them.
+// Up to this number of chunks in a region, each task that reads it has an access to each chunk. Beyond, one gather
+// serves all tasks.
 constexpr std::uint32_t most_late_pieces = 16;
 
 }  // namespace
@@ -64,11 +65,12 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
     const std::size_t count = requests.size();
     needs_.resize(count);
     used_.resize(count);
-    if (!temporaries_.empty()) {
+    if (!temporaries_.empty() || !shared_.empty()) {
         temporaries_.clear();
         pieces_.clear();
         shared_.clear();
     }
+    if (count > few_requests) first_uses_.clear();  // smaller plans do not use the table
     any_write_ = any_crossing_ = several_memories_ = false;
     memory::MemoryIndex written_in;
     for (std::size_t i = 0; i < count; ++i) {
@@ -88,7 +90,7 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
             use_temporary(requests, static_cast<std::uint32_t>(i));
             continue;
         }
-        // What reads a chunk that has no history is refused; until then nobody must tell it from others.
+        // A read of a chunk without a history is refused later: no history is made for it.
         used_[i] = writes(r.kind)
                        ? &r.histories->touch(place.chunk, [&] { return graph::CompactHistory(r.layout->rank()); })
                        : r.histories->find(place.chunk);

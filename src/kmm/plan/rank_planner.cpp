@@ -170,7 +170,7 @@ bool RankPlanner::check_pair(const RuleSubmit& submit, const Kept& kept, std::ui
     return true;
 }
 
-/// All that is read was written. Where what is there has no holes this takes the time of the array's entries alone.
+/// Whether everything read was written. If even the hull of an access's regions was, O(the array's entries).
 bool RankPlanner::check_content(const RuleSubmit& submit, const Kept& kept) {
     for (std::size_t a = 0; a < submit.accesses.size(); ++a) {
         if (submit.accesses[a].kind != AccessKind::read) continue;

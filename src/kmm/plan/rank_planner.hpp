@@ -113,9 +113,9 @@ class RankPlanner {
     /// `f` returns false: `part` is these.
     template<typename W, typename F> void each_user_that(const Use& use, const Box& box, W&& wants, F&& f);
     template<typename F> void each_user(const Use& use, const Box& box, F&& f);
-    /// The same of the rank's own tasks alone.
+    /// As `each_user`, for the rank's own tasks alone.
     template<typename F> void each_own_user(const Use& use, const Box& box, F&& f);
-    /// The same of tasks of other ranks.
+    /// As `each_user`, for tasks of other ranks.
     template<typename F> void each_other_user(const Use& use, const Box& box, F&& f);
     template<typename F> void each_own_task(const Kept& submit, F&& f);
 

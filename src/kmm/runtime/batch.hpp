@@ -48,9 +48,9 @@ class Batch : public graph::Past {
     virtual void bind() {}
     /// The tasks have their numbers: what each comes after. Fails only where the reserve of host memory is used up.
     virtual void connect() = 0;
-    /// For whoever listens: one for each access of the tasks, in their order; null: each access is of its whole chunk.
+    /// For listeners: one for each access of the tasks, in their order; null: each access is of its whole chunk.
     virtual const plan::Request* requests() const noexcept { return nullptr; }
-    /// For whoever listens: when the submit began; 0: it is not told.
+    /// For listeners: when the submit began; 0: they are not told.
     virtual std::int64_t begin_ns() const noexcept { return 0; }
 
   protected:
@@ -68,17 +68,17 @@ class Batch : public graph::Past {
         graph::room_for_one_more(helpers_);
         books_->table().reserve_helper();
     }
-    /// The same for so many, each ahead or not.
+    /// Likewise for `count` helpers, each ahead or not.
     void reserve_helpers(std::size_t count) {
         ahead_.reserve(count + tasks_.size());
         helpers_.reserve(helpers_.size() + count);
         books_->table().reserve_helpers(count);
     }
-    /// In `connect`: a task without a place in the order, which comes before `made_for` and not before the task before
-    /// that. Takes the record and returns its number. Without room it throws std::bad_alloc, and has done nothing.
+    /// In `connect`: a task without a place of its own in the order, placed immediately before `made_for`. Takes
+    /// the record and returns its number. Without room it throws std::bad_alloc, and has done nothing.
     TaskNumber add_helper(Task& record, TaskNumber made_for);
-    /// The same of one that comes before all tasks of the batch, since it reads what these replace; the scheduler is
-    /// told of it before them. `made_for` is the first that needs it.
+    /// As `add_helper`, but placed and published before all tasks of the batch, since it reads what they replace.
+    /// `made_for`: the first task that needs it.
     TaskNumber add_helper_ahead(Task& record, TaskNumber made_for);
     /// Whether the number is that of a task or helper of this batch, rather than of one before it.
     bool is_own(TaskNumber number) const noexcept {
@@ -86,7 +86,7 @@ class Batch : public graph::Past {
     }
     /// Which task `connect` is at: joins of readers are made for it.
     void connects(TaskNumber task) noexcept { connecting_ = task, connects_ahead_ = false; }
-    /// The same of a helper that comes before all tasks.
+    /// Likewise for a helper of `add_helper_ahead`.
     void connects_ahead(TaskNumber made_for) noexcept { connecting_ = made_for, connects_ahead_ = true; }
     /// graph::Past.
     TaskNumber join(const graph::TaskNumbers& numbers, bool data) final;
@@ -98,8 +98,8 @@ class Batch : public graph::Past {
     /// them in their order. O(n log n) where there are helpers. Only `helpers_` beyond what was reserved need memory.
     void merge_helpers() noexcept;
 
-    /// What has settled by now needs no edges, up to the first task that has ever failed; but who listens is told of
-    /// all edges, so that a record does not hang on how far the devices were.
+    /// Tasks that have settled by now need no edges, up to the first one that ever failed. For listeners all edges are
+    /// kept, so that a record does not depend on timing.
     void look_back(bool somebody_listens) noexcept {
         // In this order: a failure is known before its task counts as settled.
         const TaskNumber settled = books_->table().settled_up_to();

@@ -33,7 +33,7 @@ class EngineRoom {
 
     /// All but the host pool. The scheduler says which lanes there are. Throws std::system_error.
     void start(const schedule::Scheduler& scheduler, engine::Mailbox& mailbox);
-    /// Last: where threads are scarce the pool gets what is left, and every task can still be run. Returns how many it
+    /// Started last: if threads are scarce the pool gets fewer, and every task can still be run. Returns how many it
     /// got; throws std::system_error if none.
     std::size_t start_host_pool(engine::Mailbox& mailbox);
     /// When every task has settled. The memory service stays: it may still ask the scheduler.

@@ -54,8 +54,7 @@ void GivingUp::settle_what_is_over() noexcept {
     graph::TaskTable& table = books_.table();
     TaskNumber last = 0, last_helper = 0;
     {
-        // A submit that has numbers has published them, or has lost them, when it gives up the lock. Nobody waits for
-        // the baton under it.
+        // Under this lock each number has been published, or lost. No thread waits for the baton while it holds it.
         const locks::Guard guard(books_.order());
         last = table.last();
         last_helper = table.last_helper();

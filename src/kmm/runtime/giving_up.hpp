@@ -1,12 +1,12 @@
 // What happens when the host has no memory for the books of a runtime, the reserve included (graph/host_reserve.hpp).
 //
-// Nobody can say any more what the schedule and residency stand for. Every task that has not settled fails, no new one
-// is accepted, and what devices may still use stays until the runtime's end. But what was handed out runs on: a task is
-// settled when nothing of it runs any more and what it comes after is settled, so that whoever waited for it may free
-// what it used.
+// The state of schedule and residency is not known from then on. Every task that has not settled fails, no new one is
+// accepted, and what devices may still use is kept until the runtime's end. Work that was handed out runs on: a task is
+// settled when nothing of it runs any more and its predecessors are settled, so that a thread that waited for it may
+// free what it used.
 //
-// Owns: tasks that had not settled, payloads and arrays that are to be destroyed later. Must not know: the
-// message queue. Whoever has the baton, but for what says otherwise; allocates nothing.
+// Owns: tasks that had not settled, payloads and arrays that are to be destroyed later. Must not know: the message
+// queue. Runs under the baton unless stated otherwise; allocates nothing.
 #pragma once
 
 #include <atomic>
@@ -29,8 +29,8 @@ class GivingUp {
     void begin(schedule::Scheduler& scheduler, Outgoing& outgoing) noexcept;
     /// Whenever something has ended since, or tasks were published: settles those of which nothing runs any more.
     void settle_what_is_over() noexcept;
-    /// What stays true of a message although nobody keeps books any more. Any thread: of its own message that finds no
-    /// room.
+    /// Notes the end of a task, or the release of an array, from a message that the scheduler will not handle. Any
+    /// thread, for its own message that found no room in the queue.
     void came_back(engine::Message& message) noexcept;
     /// Records whose payloads are to be destroyed without the baton, by next_published.
     graph::Task* take_dropped_payloads() noexcept { return std::exchange(dropped_payloads_, nullptr); }

@@ -21,14 +21,16 @@ class KeptBooks {
     }
 
   protected:
-    KeptBooks() noexcept {
+    KeptBooks() = default;
+    ~KeptBooks() = default;
+    /// When the object is complete: from now on other threads may call `give_back`. Once.
+    void enter() noexcept {
         if (driver::lost_in_fork()) return;
         const locks::Guard guard(mutex_);
         next_ = first_;
         if (next_ != nullptr) next_->previous_ = this;
         first_ = this;
     }
-    ~KeptBooks() = default;
     /// At the thread's end, before what it keeps is destroyed.
     void leave() noexcept {
         if (driver::lost_in_fork()) return;

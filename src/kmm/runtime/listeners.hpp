@@ -1,4 +1,4 @@
-// What a runtime tells whoever listens to it, and the files that are made of it.
+// Trace events of a runtime for its listeners, and the files that are made of them.
 //
 // Owns: the point to which a sink is attached, the collector, which trace is being written. Must not know: what the
 // scheduler decides. Any thread.
@@ -25,7 +25,7 @@ class Listeners {
     explicit Listeners(const Platform& platform) noexcept : platform_(platform) {}
 
     const trace::Emitter& emitter() const noexcept { return emitter_; }
-    /// Somebody listens. Otherwise nothing below needs to be called.
+    /// Whether there is a listener. Otherwise nothing below needs to be called.
     bool any() const noexcept { return emitter_.sink() != nullptr; }
     /// `requests` are one for each access of `tasks`, in their order, or null; at `begin_ns` their submit began, if not
     /// 0. Before anybody can run them, and forget their names.

@@ -7,7 +7,7 @@ namespace kmm::detail {
 
 namespace {
 
-// So long the driver is not asked for more while a runtime gets on with what it has.
+// After a refusal the driver is not asked for more for this time, while the runtime can do with what it has.
 constexpr std::int64_t refusal_counts_ns = 1'000'000'000;
 
 }  // namespace

@@ -1,7 +1,7 @@
-// What the scheduler hands out on its way to the threads that carry it out, and what it tells of tasks.
+// The scheduler's outbox: collects instructions for the threads that carry them out, and reports how tasks end.
 //
-// Owns: instructions and host tasks that a turn has decided and not handed over; what is to be said when the turn is
-// over. Must not know: messages, who has the baton. Whoever has the baton.
+// Owns: instructions and host tasks that a turn has decided and not handed over; failures to be logged after the turn.
+// Must not know: messages, who has the baton. Runs under the baton.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,13 @@ class Outgoing final : public schedule::Outbox {
 
     /// Hands over what was decided. Throws std::bad_alloc; what was not handed over stays.
     void flush();
-    /// Of what is not handed over, nothing will be: calls `task` for each task of it, and forgets it. O(what there
-    /// is).
+    /// Drops everything that was not handed over, and calls `task` for each task of it. O(instructions and tasks).
     template<typename F> void take_back(F&& task) noexcept;
 
     /// The driver, or the system, was asked for more of this memory, and has none.
     void refused(memory::MemoryIndex m) noexcept { refused_at_ns_[m] = engine::now_ns(); }
 
-    /// Failures that the log is to tell when nobody waits for this thread any more.
+    /// Failures to be logged once the baton is free.
     struct News {
         graph::Vector<std::shared_ptr<graph::RootFailure>> roots;
         std::uint64_t more = 0;  ///< that there was no room for

@@ -157,7 +157,7 @@ Platform::Platform(const RuntimeConfig& config, std::shared_ptr<driver::Driver> 
     choose_devices();
     config_.device_memory_kind = memory_kind(config_, *driver_, ordinals_.size());
     if (config_.host_threads == 0) config_.host_threads = std::min(driver::usable_processors(), MAX_HOST_THREADS);
-    // So long nobody waits, and clocks could not count it.
+    // Longer than any wait, and clocks could overflow: off.
     constexpr double longest_watch_seconds = 1e9;
     if (config_.watchdog > longest_watch_seconds) config_.watchdog = 0;
     set_limits();

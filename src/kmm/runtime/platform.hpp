@@ -50,7 +50,7 @@ class Platform {
     std::size_t piece_bytes(std::uint32_t device) const noexcept { return pieces_[device]; }
     /// `bytes` rounded down to whole pieces of the device's memory; unchanged if less than a piece.
     std::size_t whole_pieces(std::uint32_t device, std::size_t bytes) const noexcept;
-    /// As much as a block of so many bytes takes.
+    /// Bytes that a block for `bytes` takes.
     static std::size_t rounded(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
     /// The sum, or the largest number where it does not fit: of sizes that are compared with a limit.
     static std::size_t sum_bytes(std::size_t a, std::size_t b) noexcept { return a + b < a ? SIZE_MAX : a + b; }

@@ -127,7 +127,7 @@ void RuntimeCore::log_undelivered() noexcept {
             log::post(log::Level::error, driver::format("{} more tasks of runtime {} failed, and nobody asked for them",
                                                         roots.size() - told, platform_.number()));
     } catch (...) {
-        // There is no memory for the text, and nobody left to tell.
+        // No memory for the text, and no caller to throw to.
         log::last_words(log::Level::error, "a failure that nobody asked for could not be described");
     }
 }
@@ -187,7 +187,7 @@ graph::TaskNumber RuntimeCore::submit_join(const graph::Predecessors& predecesso
 }
 
 void RuntimeCore::release_array(memory::Array* array) noexcept {
-    if (driver::lost_in_fork()) return;  // nobody reads messages there, and a lock may be held for ever
+    if (driver::lost_in_fork()) return;  // no thread reads messages there, and a lock may be held for ever
     listeners_.tell_dropped(*array);
     const std::size_t held_bytes = array->held_bytes;
     turns_.release(*array);

@@ -66,11 +66,11 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
 
     // ---- waiting (waits.cpp)
     /// False at the deadline. DL inside a task of this runtime. Does not look at failures.
-    /// `must_wait`: nobody may go on before the task is settled, even where no other thread can take this one's place.
+    /// `must_wait`: waits even where no other thread can take this one's place; otherwise DL there.
     bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait = false);
     /// Throws the failure of a settled task, if it failed, and marks it delivered.
     void throw_failure(TaskNumber number);
-    /// The same of a task that stands for several chunks: the error names this one.
+    /// Likewise for a task that stands for several chunks: the error names this one.
     void throw_failure(TaskNumber number, std::uint32_t chunk_index, const DomainChunk& chunk);
     /// Throws the undelivered failures of tasks before `number`, if there are any.
     void throw_undelivered(TaskNumber number);

@@ -68,7 +68,7 @@ class TaskBooks {
     EventId event_of(TaskNumber number) const noexcept {
         return EventId((static_cast<std::uint64_t>(runtime_number_) << 48) | number);
     }
-    /// A barrier's event says so in its number, so that a wait for it can report what nobody has been told yet.
+    /// A bit marks the event of a barrier: a wait for it throws the undelivered failures before it.
     EventId barrier_event_of(TaskNumber number) const noexcept { return EventId(event_of(number).get() | barrier_bit); }
     static bool is_barrier(EventId event) noexcept { return (event.get() & barrier_bit) != 0; }
     TaskNumber number_of(EventId event) const;  ///< 0 for EventId{}; IA
@@ -77,7 +77,7 @@ class TaskBooks {
     SettledWaits& waits() noexcept { return waits_; }
 
     // ---- how tasks ended
-    /// The task leaves the table, and whoever waits for it is woken. By whoever settles tasks, each once.
+    /// The task leaves the table, and its waiters are woken. By the thread that settles tasks, once for each.
     void settle(Task& task) noexcept;
     /// The lowest number of a task that has ever failed; the largest number there is if none has.
     TaskNumber first_failed() const noexcept { return failures_.first(); }
@@ -85,23 +85,23 @@ class TaskBooks {
         auto failure = failures_.find(number);
         return failure == nullptr && is_given_up(number) ? given_up_ : failure;
     }
-    /// The same for somebody who is told of it.
+    /// Likewise; the failure counts as delivered.
     std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) {
         auto failure = failures_.deliver(number);
         return failure == nullptr && is_given_up(number) ? given_up_ : failure;
     }
-    /// Roots of failures before `number` of which nobody was told; from now on somebody is. See graph::Failures.
+    /// Undelivered roots of failures before `number`, which count as delivered from now on. See graph::Failures.
     std::vector<std::shared_ptr<graph::RootFailure>> deliver_failures_before(TaskNumber number) {
         return failures_.deliver_before(number);
     }
     std::vector<std::shared_ptr<graph::RootFailure>> deliver_all_failures() { return deliver_failures_before(last_); }
-    /// Whoever was to be told of them could not be.
+    /// These could not be delivered, and count as undelivered again.
     void take_back(const std::vector<std::shared_ptr<graph::RootFailure>>& roots) noexcept {
         failures_.take_back(roots);
     }
 
     // ---- the last resort
-    /// A step was left half done, or somebody could not report what happened.
+    /// A step was left half done, or a report of a thread was lost.
     void distrust() noexcept { distrusted_.store(true); }
     bool are_distrusted() const noexcept { return distrusted_.load(); }
     /// From here on no task is known to have ended well.

@@ -15,47 +15,23 @@ using engine::Message;
 
 namespace {
 
-// After so many messages what was decided goes out, so that devices start while a long batch is still being scheduled.
+// Instructions go out after this number of messages, so that devices start while a long batch is being scheduled.
 constexpr std::size_t messages_per_dispatch = 32;
 
-// Who posts a message takes the turn itself, if this thread lets it: what follows from the message then needs no other
-// core. A look takes some 50 ns.
+// The scheduler's thread looks this often before it takes a turn, so that the thread that posted can take it: what
+// follows from the message then needs no other core. A look takes some 50 ns.
 constexpr int looks_before_turn = 8;
 
 // Another thread wrote the record of the next message's task last. While the message before it is read it comes here,
 // with a few accesses and edges.
 constexpr std::size_t prefetched_list_bytes = 128;
 
-/// Looks at every interval whether tasks are unfinished and none has ended since the look before.
-class Standstill {
-  public:
-    using clock = std::chrono::steady_clock;
-
-    /// `watchdog`: seconds; of one that is off the default.
-    Standstill(const TaskBooks& books, double watchdog) noexcept
-        : books_(books),
-          interval_(static_cast<std::int64_t>(
-              1000 * std::clamp(watchdog > 0 ? watchdog : RuntimeConfig{}.watchdog, shortest, longest))),
-          look_at_(clock::now() + interval_) {}
-    std::chrono::milliseconds interval() const noexcept { return interval_; }
-    bool is_one() noexcept {
-        const clock::time_point now = clock::now();
-        if (now < look_at_) return false;
-        look_at_ = now + interval_;
-        const std::uint64_t settled_before = std::exchange(settled_, books_.table().num_settled());
-        const bool any_before = std::exchange(any_, books_.unfinished().count() != 0);
-        return any_before && any_ && settled_before == settled_;
-    }
-
-  private:
-    static constexpr double shortest = 0.001, longest = 86400;  // seconds; clocks cannot add the largest duration
-
-    const TaskBooks& books_;
-    const std::chrono::milliseconds interval_;
-    clock::time_point look_at_;
-    std::uint64_t settled_ = 0;
-    bool any_ = false;  ///< tasks were unfinished
-};
+/// Of `RuntimeConfig::watchdog`; of one that is off the default.
+std::chrono::milliseconds watchdog_interval(const RuntimeConfig& config) noexcept {
+    constexpr double shortest = 0.001, longest = 86400;  // seconds; clocks cannot add the largest duration
+    const double seconds = config.watchdog > 0 ? config.watchdog : RuntimeConfig{}.watchdog;
+    return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * std::clamp(seconds, shortest, longest)));
+}
 
 schedule::SchedulerOptions options_for(const Platform& platform, const trace::Emitter& emitter) {
     schedule::SchedulerOptions options;
@@ -105,18 +81,23 @@ void SchedulerTurns::end() noexcept {
 }
 
 void SchedulerTurns::run() {
-    Standstill standstill(books_, platform_.config().watchdog);
+    using clock = std::chrono::steady_clock;
+    const std::chrono::milliseconds interval = watchdog_interval(platform_.config());
+    clock::time_point next = clock::now() + interval;
     while (!stop_.load()) {
         help();
-        sleeper_.wait([this] { return (!message_queue_.empty() && !baton_.is_taken()) || stop_.load(); },
-                      standstill.interval(), looks_before_turn);
-        if (standstill.is_one()) post_nothing_moves();
+        sleeper_.wait([this] { return (!message_queue_.empty() && !baton_.is_taken()) || stop_.load(); }, interval,
+                      looks_before_turn);
+        if (const clock::time_point now = clock::now(); now >= next) {
+            next = now + interval;
+            if (books_.unfinished().count() != 0) post_interval_passed();
+        }
     }
 }
 
-void SchedulerTurns::post_nothing_moves() noexcept {
+void SchedulerTurns::post_interval_passed() noexcept {
     Message m;
-    m.what = Message::What::nothing_moves;
+    m.what = Message::What::interval_passed;
     try {
         message_queue_.push(std::move(m));
     } catch (const std::bad_alloc&) {
@@ -139,8 +120,7 @@ bool SchedulerTurns::take_turn() noexcept {
     return true;
 }
 
-// What is to be said is said when nobody waits for this thread any more: making the words asks the driver and the
-// system.
+// Log messages are made once the baton is free: their words ask the driver and the system.
 void SchedulerTurns::let_go_of_baton() noexcept {
     const Outgoing::News news = outgoing_.take_news();
     graph::Task* dropped = giving_up_.take_dropped_payloads();
@@ -167,8 +147,7 @@ void SchedulerTurns::log_news(const Outgoing::News& news) const noexcept {
     }
 }
 
-// Whoever lets go of the baton looks at the message queue again, so that a message posted meanwhile is never left
-// lying.
+// The queue is checked again after the baton was let go, so that a message posted meanwhile is not left in it.
 void SchedulerTurns::help() noexcept {
     while (!message_queue_.empty())
         if (!take_turn()) return;
@@ -198,7 +177,7 @@ void SchedulerTurns::turn() {
         ++next_message_;
         scheduler_->foresee(*m.task);
         for (graph::Task *t = m.task, *next = nullptr; t != nullptr; t = next) {
-            next = t->next_published;  // its record may be somebody else's soon
+            next = t->next_published;  // the record may be reused soon
             scheduler_->submit(*t);
             count();
         }
@@ -229,8 +208,8 @@ void SchedulerTurns::give_up() noexcept {
     books_.give_up();
     if (!giving_up_.has_begun()) giving_up_.begin(*scheduler_, outgoing_);
     read_after_giving_up();
-    // What was never handed over keeps nobody waiting on a lane; functions that have returned since may have put more
-    // there.
+    // So that no lane waits for a position that is never handed over. Each time: functions that have returned since may
+    // have put more on theirs.
     if (!ends_)
         for (const auto& thread : engine_.device_threads()) thread->no_more_instructions();
     giving_up_.settle_what_is_over();
@@ -268,7 +247,7 @@ void SchedulerTurns::handle(Message& m) {
         scheduler_->grown(m.to, m.address, m.bytes, m.sealed);
         break;
     case Message::What::awaited: scheduler_->awaited(m.to, m.address, m.bytes, m.sealed); break;
-    case Message::What::nothing_moves: scheduler_->nothing_moves(); break;
+    case Message::What::interval_passed: scheduler_->interval_passed(); break;
     case Message::What::bounce_came: scheduler_->bounce_came(m.address, m.bytes); break;
     case Message::What::measured: scheduler_->measured(m.kernel_times, m.duration_ns); break;
     case Message::What::given_again: scheduler_->given_again(m.to, m.address, m.bytes, m.sealed); break;

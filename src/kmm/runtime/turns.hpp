@@ -1,5 +1,5 @@
-// The scheduler's turns: messages in, decisions, what was decided out. One thread at a time has the baton, and takes
-// turns: whoever has just reported something and finds the baton free, or a thread of its own when nobody else does.
+// The scheduler's turns: read messages, decide, hand out instructions. One thread at a time has the baton and takes
+// turns: a thread that has just posted and finds the baton free, else the scheduler's own thread.
 //
 // Owns: the baton, the scheduler, messages that were not read, and that thread. Must not know: what a submit is made
 // of, words but those of the log. Any thread.
@@ -35,7 +35,7 @@ class SchedulerTurns final : public engine::Mailbox {
     /// if it was started.
     void end() noexcept;
 
-    /// Which lanes there are, which does not change: for whoever feeds them. Nothing else may be asked of it here.
+    /// For the set of lanes, which does not change. Nothing else may be asked of the scheduler here.
     const schedule::Scheduler& lanes() const noexcept KMM_UNCHECKED_LOCKS { return *scheduler_; }
 
     /// Tasks and helpers that have taken their places, in the order of their numbers, those that come `ahead` of all
@@ -43,16 +43,16 @@ class SchedulerTurns final : public engine::Mailbox {
     void publish(graph::TaskList& ahead, graph::TaskList& tasks, graph::TaskList& behind) noexcept;
     /// They took places and cannot be published: the runtime gives up. Those without a number stay in the list.
     void lose(graph::TaskList& tasks) noexcept;
-    /// Sees to it that somebody takes the baton, this thread once at most if `may_take_turn`. After `publish`, without
-    /// the order lock.
+    /// Sees to it that a turn is taken, by this thread once at most if `may_take_turn`. After `publish`, without the
+    /// order lock.
     void schedule_published(bool may_take_turn);
     /// No handle of the array is left.
     void release(memory::Array& array) noexcept;
 
-    /// Runs `f(scheduler, outgoing)` while nobody else has the baton. For questions of the program: short, and nothing
-    /// is issued. Yields until it has the baton.
+    /// Runs `f(scheduler, outgoing)` under the baton. For questions of the program: short, and nothing is issued.
+    /// Yields until it has the baton.
     template<typename F> auto with_baton(F&& f) KMM_EXCLUDES(baton_);
-    /// The same after all that was posted before.
+    /// Likewise, after all messages that were posted before have been handled.
     template<typename F> auto with_everything_read(F&& f) KMM_EXCLUDES(baton_);
 
     // ---- engine::Mailbox
@@ -76,7 +76,7 @@ class SchedulerTurns final : public engine::Mailbox {
     struct Release;
 
     void run();
-    void post_nothing_moves() noexcept;
+    void post_interval_passed() noexcept;
     bool take_turn() noexcept;
     void turn() KMM_REQUIRES(baton_);
     /// `turn`, after which the books are whole or given up.

@@ -15,12 +15,12 @@
 
 namespace kmm::detail {
 
-/// How many tasks of a table are published and not settled. Who publishes writes one line, who settles another.
+/// Number of tasks of a table that are published and not settled. Publishing and settling write different cache lines.
 class UnfinishedTasks {
   public:
     explicit UnfinishedTasks(const graph::TaskTable& table) noexcept : table_(table) {}
 
-    /// So many that have numbers; by one thread at a time. Returns how many there were before.
+    /// Counts `count` tasks that have numbers; by one thread at a time. Returns how many were unfinished before.
     std::uint64_t add(std::uint64_t count) noexcept {
         const std::uint64_t before = published_.load(std::memory_order_relaxed);
         published_.store(before + count, std::memory_order_release);
@@ -140,7 +140,7 @@ bool SettledWaits::wait(graph::TaskNumber number, const clock::time_point* deadl
         explicit Waiting(Shard& s) noexcept : shard(s) { shard.num_waiting.fetch_add(1, std::memory_order_seq_cst); }
         ~Waiting() { shard.num_waiting.fetch_sub(1, std::memory_order_release); }
     } const waiting(shard);
-    // Whoever settles it from here on waits for the lock before the record can be another task's.
+    // From here on the settling thread takes the lock before the record can be reused.
     graph::Task* const task = table_.look_for(number);
     if (task == nullptr) return true;
     graph::TaskWaiter self;

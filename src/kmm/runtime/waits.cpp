@@ -1,4 +1,4 @@
-// Waiting for tasks, and who is told of a failure.
+// Waiting for tasks, and delivery of their failures.
 #include <algorithm>
 
 #include "kmm/base/log.hpp"
@@ -99,7 +99,7 @@ void RuntimeCore::throw_undelivered(TaskNumber number) {
     try {
         error = words_.error_of(open);
     } catch (const std::bad_alloc&) {
-        books_.take_back(open);  // nobody was told
+        books_.take_back(open);  // not delivered
         throw;
     }
     std::rethrow_exception(error);

@@ -20,17 +20,16 @@ void Admission::add(Task& task) {
     if (task.is_unplaced || task.kind == graph::TaskKind::join) return;
     std::size_t needed = 0;
     for (const Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk || a.anywhere || a.is_piece) continue;
+        if (a.chunk == nullptr || !a.first_of_chunk) continue;
         const std::size_t bytes = residency_.rounded(a.chunk->block_bytes());
-        needed += bytes;
-        largest_block_bytes_ = std::max(largest_block_bytes_, bytes);
+        if (bytes > a.chunk->array->largest_block_bytes) note_block(*a.chunk->array, bytes);
+        if (!a.anywhere && !a.is_piece) needed += bytes;
     }
     ahead_.add(task.place(), task.held_bytes + needed);
     task.is_unplaced = true;
     Memory& m = memories_[task.memory];
     m.largest_needed_bytes = std::max(m.largest_needed_bytes, needed);
     ++m.num_unplaced;
-    ++num_unplaced_;
 }
 
 void Admission::leave(Task& task, std::size_t made_bytes) {
@@ -43,7 +42,19 @@ void Admission::leave(Task& task, std::size_t made_bytes) {
     ahead_.placed(task.place(), made_bytes);
     Memory& m = memories_[task.memory];
     if (--m.num_unplaced == 0) m.largest_needed_bytes = 0;
-    if (--num_unplaced_ == 0) largest_block_bytes_ = 0;
+}
+
+void Admission::note_block(memory::Array& array, std::size_t bytes) {
+    ++largest_blocks_[bytes];
+    forget_block(array);
+    array.largest_block_bytes = bytes;
+}
+
+void Admission::forget_block(memory::Array& array) noexcept {
+    if (array.largest_block_bytes == 0) return;
+    const auto arrays = largest_blocks_.find(array.largest_block_bytes);
+    if (--arrays->second == 0) largest_blocks_.erase(arrays);
+    array.largest_block_bytes = 0;
 }
 
 void Admission::cancelled(Task& task) { leave(task, 0); }
@@ -58,7 +69,8 @@ void Admission::placed(Task& task) {
     leave(task, made_bytes);
 }
 
-void Admission::gone(const memory::Array& array) noexcept {
+void Admission::gone(memory::Array& array) noexcept {
+    forget_block(array);
     if (ahead_.made_bytes() == 0) return;
     for (const memory::Chunk& c : array.chunks)
         if (c.made_at != 0) ahead_.gone(c.made_at, residency_.rounded(c.block_bytes()));
@@ -66,16 +78,19 @@ void Admission::gone(const memory::Array& array) noexcept {
 
 /// Sum of all memories, less one largest chunk in each: free memory may be in pieces.
 std::size_t Admission::capacity_bytes() const noexcept {
+    const std::size_t largest = largest_blocks_.empty() ? 0 : largest_blocks_.rbegin()->first;
     std::size_t bytes = 0;
     for (const MemoryIndex m : residency_.memories()) {
         const std::size_t usable = residency_.usable_bytes(m);
-        bytes += usable - std::min(usable, largest_block_bytes_);
+        bytes += usable - std::min(usable, largest);
     }
     return bytes;
 }
 
-/// Whether the task finds room that is free or holds unneeded chunks, and leaves the headroom.
+/// Whether the task reads at least as much as it makes; or else no earlier task of its memory is held back, and it
+/// finds room that is free or holds unneeded chunks and leaves the headroom.
 bool Admission::leaves_headroom(const Task& task, std::size_t made_bytes) {
+    if (residency_.read_bytes(task) >= made_bytes) return true;
     const Memory& m = memories_[task.memory];
     if (!m.held_back.empty() && m.held_back.begin()->first < task.place()) return false;
     // With a quarter instead of a little more than half the worst of random programs moves up to five times as many
@@ -104,26 +119,32 @@ std::optional<Room> Admission::room_for(const Task& task) {
 void Admission::hold_back(Task& task, bool found_none) {
     Memory& m = memories_[task.memory];
     m.held_back.insert({task.place(), &task});
-    if (!found_none) return;
-    m.found_none = true;
-    m.found_none_at = std::max(m.found_none_at, task.place());
+    m.found_none = m.found_none || found_none;
 }
 
 Task* Admission::take_held_back(MemoryIndex memory) {
     Memory& m = memories_[memory];
-    auto at = m.held_back.begin();
-    if (m.found_none && nothing_moves_)
-        at = m.held_back.lower_bound({m.found_none_at + 1, nullptr});
-    else if (m.found_none && at != m.held_back.end() && !is_front(*at->second))
-        return nullptr;
-    for (; at != m.held_back.end(); ++at) {
-        Task* const task = at->second;
+    if (nothing_moves_) return take_in_turn(m);
+    const auto first = m.held_back.begin();
+    if (first == m.held_back.end() || (m.found_none && !is_front(*first->second))) return nullptr;
+    Task* const task = first->second;
+    ++num_steps_;
+    if (!task->has_failed() && !room_for(*task)) return nullptr;
+    m.held_back.erase(first);
+    return task;
+}
+
+Task* Admission::take_in_turn(Memory& m) {
+    while (m.tries_left != 0 && !m.held_back.empty()) {
+        --m.tries_left;
         ++num_steps_;
-        if (task->has_failed() || room_for(*task)) {
-            m.held_back.erase(at);
-            return task;
-        }
-        if (!nothing_moves_) break;
+        auto at = m.held_back.lower_bound({m.try_from, nullptr});
+        if (at == m.held_back.end()) at = m.held_back.begin();
+        Task* const task = at->second;
+        m.try_from = task->place() + 1;
+        if (!task->has_failed() && !room_for(*task)) continue;
+        m.held_back.erase(at);
+        return task;
     }
     return nullptr;
 }

@@ -5,14 +5,16 @@
 //
 // What fits in the order of submission never fails (ADR 0024). A task that makes content ahead of its turn
 //   * is placed only if every earlier task that is not placed still fits beside all that was made ahead;
-//   * takes only room that is free or holds what no task needs, and leaves a little more than half of its memory, at
-//     least the largest working set there (the headroom);
-//   * waits while an earlier one of its memory is held back.
+//   * takes only room that is free or holds what no task needs;
+//   * unless it reads as much as it makes, leaves a little more than half of its memory, at least the largest working
+//     set there (the headroom), and waits while an earlier one of its memory is held back.
 // While nothing but functions of the program runs, which may block until a held-back task is done, only the first
 // rule applies (`hurry`). The front, the first task that is not placed, may push out anything. While it is refused room
-// no other task is given any, so that what is pinned drains. Tasks that make nothing are free otherwise.
+// no other task is given any, so that pins drain; tasks that miss nothing go on, and may pin what the front needs.
+// Tasks that make nothing are free otherwise.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -45,16 +47,19 @@ class Admission {
 
     /// Until `take_held_back` returns it. `found_none`: it was admitted and found no memory. O(log such tasks).
     void hold_back(graph::Task& task, bool found_none);
-    /// The first task of the memory that was held back, if it may go now; else null. O(1) and the cost of `room_for`;
-    /// with `nothing_moves` for each that is held back.
+    /// The first task of the memory that was held back, if it may go now; else null. O(log such tasks) and the cost of
+    /// `room_for`; with `nothing_moves` any of them in turn, 64 for each time that the room has changed, and each
+    /// once when that begins and at each later look.
     graph::Task* take_held_back(memory::MemoryIndex memory);
     bool is_held_back(const graph::Task& task) const noexcept {
         return memories_[task.memory].held_back.count({task.place(), const_cast<graph::Task*>(&task)}) != 0;
     }
     bool any_held_back() const noexcept;
+    /// The first place with a task that waits for its memory, if there is one.
+    graph::TaskNumber front() const noexcept { return ahead_.front(); }
     /// Memory may have become free.
     void room_has_changed() noexcept {
-        for (Memory& m : memories_) m.found_none = false, m.found_none_at = 0;
+        for (Memory& m : memories_) m.found_none = false, m.tries_left = std::max(m.tries_left, most_tries);
     }
 
     /// The front found no room: until it is placed no other task is given any, unless `give_way`.
@@ -68,14 +73,18 @@ class Admission {
     /// Tasks of the memory that make content may evict chunks that other tasks need, if every earlier task still fits.
     /// Until the next task is placed, cancelled or set aside. False: no change, or none of the memory is held back.
     bool hurry(memory::MemoryIndex memory) noexcept;
-    /// Nothing but functions of the program has been running for long. Until `function_ended` the same holds for all
-    /// memories; no front closes them; each held-back task is tried, and also if an earlier task does not fit anyway.
-    void nothing_moves() noexcept { nothing_moves_ = true; }
-    void function_ended() noexcept { nothing_moves_ = false; }
+    /// The front has not moved for long, nor has a function ended that may wait for the program. Until `moves_again`
+    /// the same holds for all memories, and no front closes them. Each held-back task is tried, also where an earlier
+    /// task does not fit anyway.
+    void nothing_moves() noexcept {
+        nothing_moves_ = true;
+        for (Memory& m : memories_) m.tries_left = m.held_back.size();
+    }
+    void moves_again() noexcept { nothing_moves_ = false; }
 
-    /// No handle of the array is left, and no task uses it. O(chunks that were touched) while any content is ahead of
-    /// its turn.
-    void gone(const memory::Array& array) noexcept;
+    /// No handle of the array is left, and no task uses it. O(log sizes of chunks), and O(chunks that were touched)
+    /// while any content is ahead of its turn.
+    void gone(memory::Array& array) noexcept;
 
     /// Entries examined so far.
     std::uint64_t num_steps() const noexcept { return num_steps_ + ahead_.num_steps(); }
@@ -84,21 +93,27 @@ class Admission {
     struct Memory {
         graph::Set<std::pair<graph::TaskNumber, graph::Task*>> held_back;  ///< by place
         bool found_none = false;               ///< the first found no memory, and none was freed since
-        graph::TaskNumber found_none_at = 0;   ///< with `found_none`: the last place that was tried
+        graph::TaskNumber try_from = 0;        ///< with `nothing_moves`: the place to go on at, round and round
+        std::size_t tries_left = 0;            ///< with `nothing_moves`: until the room changes
         bool is_urgent = false;                ///< see `hurry`
         std::uint64_t num_unplaced = 0;        ///< tasks
         std::size_t largest_needed_bytes = 0;  ///< by one task, since there was none
     };
 
+    /// With `nothing_moves`: candidates examined for each change of the room, so that the end of a task costs O(1).
+    static constexpr std::size_t most_tries = 64;
+
     void leave(graph::Task& task, std::size_t made_bytes);
+    graph::Task* take_in_turn(Memory& m);
+    void note_block(memory::Array& array, std::size_t bytes);
+    void forget_block(memory::Array& array) noexcept;
     bool leaves_headroom(const graph::Task& task, std::size_t made_bytes);
     std::size_t capacity_bytes() const noexcept;
 
     memory::Residency& residency_;
     Ahead ahead_;
     memory::PerMemory<Memory> memories_;
-    std::uint64_t num_unplaced_ = 0;
-    std::size_t largest_block_bytes_ = 0;  ///< of one chunk, since there was no task
+    graph::Map<std::size_t, std::size_t> largest_blocks_;  ///< arrays, by the size of their largest block
     graph::Task* closed_for_ = nullptr;
     bool gives_way_ = false;
     std::uint64_t num_steps_ = 0;

@@ -41,6 +41,8 @@ class Ahead {
         entry.claim_bytes = std::max(entry.claim_bytes, claim_bytes);
         if (front_ + index < asked_end_) look_again();
     }
+    /// With no task that is not placed: some place behind those that are.
+    Place front() const noexcept { return front_; }
     /// No task before it waits for its memory.
     bool is_front(Place place) const noexcept { return place <= front_; }
     /// Whether a task at `place` may make `bytes` of content ahead of its turn, with `capacity_bytes` of memory in all.

@@ -79,7 +79,7 @@ struct Instruction {
     KernelTimes::Id kernel_times = 0;  ///< with `measure`
     graph::Position position = 0;
     std::span<const graph::Fence> waits;  ///< fences of other lanes that had not passed when it was issued
-    graph::TaskNumber task = 0;           ///< whose kernel it is, or whom the copy is for; 0: nobody
+    graph::TaskNumber task = 0;           ///< whose kernel it is, or that the copy is for; 0: none
 
     // ---- of a kernel
     const void* function = nullptr;  ///< null: an empty chunk, which launches nothing
@@ -95,8 +95,8 @@ struct Instruction {
     std::span<const BoxMove> moves;
 
     // ---- of a copy
-    /// The latest position of its own lane that it must come after and that has not passed; 0: none. On the lane it
-    /// does: who carries out several copies at once must look.
+    /// The latest position of its own lane that it must come after and that has not passed; 0: none. The lane's order
+    /// ensures that, unless several copies are carried out at once.
     graph::Position after_on_lane = 0;
     /// It begins, on both sides, where the copy ends that is right before it on its lane, and one call of the driver
     /// may do both.

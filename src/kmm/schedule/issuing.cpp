@@ -339,7 +339,7 @@ void Scheduler::start_when_passed(Task& task) {
 
 /// Its inputs are there, or it has failed meanwhile.
 void Scheduler::start(Task& task) {
-    if (task.kind != TaskKind::transfer) ++num_functions_;
+    if (task.kind != TaskKind::transfer) functions_.began(task);
     if (task.has_failed())
         host_done(task, task.thrown);
     else if (task.kind == TaskKind::device_function)
@@ -520,7 +520,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
 }
 
 void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exception_ptr thrown, bool finished) {
-    function_ended();
+    function_ended(task);
     Lane& l = lanes_[index_of(lane_id)];
     const Fence fence{lane_id, position};
     progress_[index_of(lane_id)].issued = position;
@@ -548,7 +548,7 @@ void Scheduler::launched(Task& task, LaneId lane_id, Position position, std::exc
 }
 
 void Scheduler::host_done(Task& task, std::exception_ptr thrown) {
-    if (task.kind != TaskKind::transfer) function_ended();
+    if (task.kind != TaskKind::transfer) function_ended(task);
     if (thrown != nullptr) task.thrown = thrown;
     residency_.unpin(task, nullptr);
     executed(task);

@@ -1,4 +1,4 @@
-// How long kernels take, as far as a device has said.
+// Measured durations of kernels.
 //
 // Owns: one entry for each kernel and size of its grid, for as long as the runtime lives. Pure: must not know lanes,
 // threads or clocks. What tells one kernel from another is its function and the number of its blocks up to a factor of
@@ -21,8 +21,8 @@ class KernelTimes {
     Id find(const graph::Kernel& kernel);
     /// Counts a launch. True: this one should be timed. The first ones are, and later one in 256.
     bool count_launch(Id id) noexcept;
-    /// A launch took so long. The middle one of the latest three counts (of two the longer), so that no single one
-    /// tells: it may have had nothing to do, or its thread was interrupted between its two events.
+    /// Notes the duration of a launch. The median of the latest three counts (of two the longer), since a single one
+    /// may be an outlier: the kernel had nothing to do, or its thread was interrupted between its two events.
     void measured(Id id, std::int64_t ns) noexcept;
     /// False too while nothing was measured: to put a long kernel behind others costs more than to wait for a short
     /// one.

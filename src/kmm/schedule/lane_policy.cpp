@@ -7,8 +7,9 @@ namespace kmm::schedule {
 
 namespace {
 
-// Where a program works on few chunks of many, their lane may be the same: so much more than twice the emptiest lane
-// has may be there. Neighbours of a step come one after the other, so that some more is no sign of that.
+// A kernel leaves its home lane if that has more than twice the kernels of the emptiest lane and this number more: the
+// few chunks that a program works on may share a home. A small excess is normal, since neighbours are submitted one
+// after the other.
 constexpr graph::Position most_more_at_home = 16;
 
 }  // namespace
@@ -41,7 +42,7 @@ std::uint32_t LanePolicy::least_filled(std::uint32_t from, std::uint32_t count,
     return best;
 }
 
-/// The lane of short kernels, which wait for nobody's long ones.
+/// The lane of short kernels: one without unfinished long kernels, if there is any.
 std::uint32_t LanePolicy::shared(std::span<const LaneProgress> lanes) noexcept {
     if (!has_long(short_, lanes)) return short_;
     for (std::uint32_t lane = 0; lane < num_lanes_; ++lane)

@@ -8,9 +8,9 @@
 // follows from the grid: two for kernels that fill the device, more for smaller ones. A kernel that waits for one lane
 // alone stays there, if no more was put behind what it waits for than the emptiest lane has; one that waits for no
 // kernel takes the emptiest lane. Short kernels (KernelTimes) gain nothing by running side by side, since handing them
-// out takes as long as they do: they share one lane. Those that were spread, while nobody knew that they are short,
-// come to that lane one by one; a chain of them that runs behind a long kernel stays there. A kernel for which the
-// program named streams stays on the lane that it waits for, if that is one of them, or takes the emptiest of them.
+// out takes as long as they do: they share one lane. Those that were spread before they were measured move to that lane
+// one by one; a chain of them that runs behind a long kernel stays there. A kernel for which the program named streams
+// stays on the lane that it waits for, if that is one of them, or takes the emptiest of them.
 #pragma once
 
 #include <bit>

@@ -1,7 +1,6 @@
 // How many tasks become possible with one: those that miss nothing more, once it has been issued.
 //
-// Owns: nothing but memory for lists. Must not know: lanes, how much room there is. Belongs to whoever holds the
-// scheduler's baton.
+// Owns: nothing but memory for lists. Must not know: lanes, how much room there is. Runs under the scheduler's baton.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tasks that found no memory: who waits for what, who tries again, who fails.
+// Tasks that found no memory: their waits, retries and failures.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@ namespace kmm::schedule {
 
 namespace {
 
-// Tasks of a memory that wait for what others hold and keep nobody waiting.
+// Most tasks of a memory that may stand aside: all of them retry whenever memory may have become free.
 constexpr std::size_t max_lacking = 16;
 
 }  // namespace
@@ -94,8 +94,8 @@ void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t by
 
 // --------------------------------------------------------------------------------------------------- memory of others
 
-/// The task lacks memory that others in the process may hold: it waits for that, and nobody for it. False: there is no
-/// such wait, or so many tasks stand aside already that trying all of them again would cost too much.
+/// The task waits for memory that others in the process may hold, and blocks no other task meanwhile. False: no such
+/// wait is possible, or `max_lacking` tasks stand aside already.
 bool Scheduler::stand_aside(Task& task) {
     Queue& q = queues_[task.memory];
     if (q.lacking.size() >= max_lacking) return false;
@@ -152,15 +152,20 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
 /// of a task that is held back. A device function that is being launched is no such sign for its own device. False: no
 /// change.
 bool Scheduler::hurry() {
-    if (!only_functions_run()) return false;
+    if (in_flight_ == 0 || in_flight_ != functions_.count()) return false;
     bool any = false;
     for (const MemoryIndex m : queues_.memories())
         if (m.is_host() || queues_[m].in_flight == 0) any = admission_.hurry(m) || any;
     return any;
 }
 
-void Scheduler::nothing_moves() {
-    if (!only_functions_run()) return;
+void Scheduler::interval_passed() {
+    const bool has_long_function = functions_.look();
+    std::optional<TaskNumber> front;
+    if (admission_.closed_for() != nullptr || admission_.any_held_back()) front = admission_.front();
+    const bool is_stuck = front.has_value() && front == stuck_front_;
+    stuck_front_ = front;
+    if (!is_stuck || !has_long_function) return admission_.moves_again();
     admission_.nothing_moves();
     any_stalled_ = true;  // the memories that the front has closed
     retry_all();

@@ -1,4 +1,4 @@
-// What the schedule tells whoever listens, where that takes more than a line.
+// Trace events of the schedule that take more than a line to make.
 #include "kmm/schedule/scheduler.hpp"
 
 namespace kmm::schedule {

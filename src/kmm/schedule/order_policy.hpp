@@ -15,7 +15,7 @@
 
 namespace kmm::schedule {
 
-/// What is known of a ready task.
+/// The properties of a ready task that decide when it is issued.
 struct ReadyTask {
     std::size_t missing_bytes = 0;  ///< to fetch or to find room for
     std::size_t moved_bytes = 0;    ///< over links, for its sake, until what it has written is saved
@@ -60,17 +60,18 @@ constexpr OrderKey key_of(OrderPolicy policy, const ReadyTask& task) noexcept {
     return {0, 0, 0, task.place, task.number};
 }
 
-/// So many of the first are compared by what becomes possible with them.
+/// Number of the first tasks in this order that are compared by how many tasks each enables.
 inline constexpr std::size_t num_candidates = 16;
 
-/// Whether a choice that moves so many bytes is worth looking ahead for, in a memory of so many: it takes a few
-/// microseconds. A memory as small as those of tests is looked ahead for as a large one is.
+/// Whether a choice that moves `moved_bytes` is worth looking ahead, which takes a few microseconds. In a small memory,
+/// as tests have, the threshold is a share of it.
 constexpr bool looks_ahead(OrderPolicy policy, std::size_t moved_bytes, std::size_t limit_bytes) noexcept {
     constexpr std::size_t worth_bytes = 256 << 10;  // a copy takes 10 us or more
     return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= std::min(worth_bytes, limit_bytes / 64);
 }
 
-/// Whether it is worth a plan, if memory is short: that takes ten to twenty microseconds for each task. Likewise.
+/// Whether it is worth a plan, if memory is short, which takes ten to twenty microseconds for each task. Threshold
+/// likewise.
 constexpr bool plans(OrderPolicy policy, std::size_t moved_bytes, std::size_t limit_bytes) noexcept {
     constexpr std::size_t worth_bytes = 1 << 20;
     return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= std::min(worth_bytes, limit_bytes / 16);

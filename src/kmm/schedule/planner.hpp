@@ -1,7 +1,8 @@
-// In which order the next tasks of a memory are best issued: of what comes of several rules that with the fewest bytes.
+// Plans the order in which the next tasks of a memory are issued: several rules propose one, and the order with the
+// fewest bytes a task is taken.
 //
 // Owns: the copy of what is ready, and of what is in the memory, that rollouts play on. Must not know: lanes, who
-// follows the plan. Belongs to whoever holds the scheduler's baton.
+// follows the plan. Runs under the scheduler's baton.
 #pragma once
 
 #include <cstddef>

@@ -8,12 +8,12 @@ namespace kmm::schedule {
 
 namespace {
 
-// So many tasks of a plan that are not ready may be passed over by those behind them.
+// Number of tasks of a plan, not ready yet, that later ones may pass over.
 constexpr std::size_t most_passed_over = 8;
 constexpr std::size_t most_looked_at = 4 * most_passed_over;
-// Where there is nothing to plan it is asked again after so many tasks.
+// Number of tasks issued before planning is tried again, if there was nothing to plan.
 constexpr std::uint64_t tasks_without_plan = 16;
-// A plan holds so long that no task pays for more steps than these: some ten microseconds.
+// Bound on planning steps for each issued task, some ten microseconds: a plan that took more is followed for longer.
 constexpr std::uint64_t steps_a_task = 4000;
 
 }  // namespace
@@ -33,8 +33,8 @@ graph::Task* Scheduler::planned_to_fetch(Queue& q, MemoryIndex m) {
     return nullptr;
 }
 
-/// A plan is followed for half of it, because its end does not know what comes behind; and so long that what it took is
-/// a constant for each task. Where nothing had to leave since the last one memory is not short any more.
+/// A plan is followed for half of its tasks, since its end ignores what comes after it; or for more, so that its cost
+/// is O(1) for each task. None is made if nothing was evicted since the last one: memory is not short any more.
 void Scheduler::make_plan(Queue& q, MemoryIndex m) {
     const std::uint64_t evictions = residency_.counters(m).evictions;
     const std::uint64_t steps = planner_.num_steps();
@@ -64,7 +64,7 @@ void Scheduler::make_plan(Queue& q, MemoryIndex m) {
     }
 }
 
-/// What is left of it is in `rest_of_plan_`.
+/// Its tasks that were not issued are in `rest_of_plan_` afterwards.
 void Scheduler::drop_plan(Queue& q) noexcept {
     rest_of_plan_.clear();
     for (const TaskNumber number : q.plan) {

@@ -155,7 +155,7 @@ void Rollout::set_here(Index chunk, bool is_here) {
         chunk_states_[here_.back()].place_here = state.place_here;
         here_.pop_back();
     }
-    // Whoever shares a task with it.
+    // This changes the affinity of each chunk that shares a task with it.
     const Chunk& c = chunks_[chunk];
     for (std::uint8_t i = state.first_use; i < c.num_uses; ++i) {
         if (c.uses[i].task == none) continue;
@@ -214,7 +214,7 @@ Rollout::Index Rollout::victim(const Task& task) {
     return best;
 }
 
-/// False: what is there does not suffice.
+/// Evicts chunks that the task does not use until it fits. False: it does not.
 bool Rollout::make_room(const Task& task) {
     std::ptrdiff_t needed = 0;
     for (const Access& a : task.used())

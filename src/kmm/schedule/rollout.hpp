@@ -1,4 +1,4 @@
-// Plays the next tasks of one memory ahead, on a light copy of what is there: under a rule, or in a given order.
+// Simulates ("plays") the next tasks of one memory on a light copy of its state: under a rule, or in a given order.
 //
 // Owns: the copy. Must not know: records of tasks, arrays, lanes, time. Pure; one thread.
 //
@@ -28,7 +28,7 @@ class Rollout {
     static constexpr std::size_t most_uses = 16;     ///< of a chunk: later ones are not looked at
     /// Ready tasks of a play that are weighed: others wait behind them.
     static constexpr std::size_t most_ready = 128;
-    /// A play, and a count of its bytes, end after so many entries of lists: less than a millisecond each.
+    /// Bound on list entries visited by a play, and by a count of its bytes: less than a millisecond each.
     static constexpr std::uint64_t most_steps = 300'000;
 
     enum class Rule : std::uint8_t { fewest_bytes, affinity };
@@ -82,7 +82,7 @@ class Rollout {
     void add_edge(Index after) { edges_.push_back(after); }
     std::size_t num_tasks() const noexcept { return tasks_.size(); }
 
-    /// Plays the ready ones of `first`, in this order, up to one that is not, then under the rule, until so many tasks
+    /// Plays tasks of `first` in this order, up to one that is not ready, then under the rule, until `num_tasks` tasks
     /// are played, none is ready or has room, or `most_steps` were taken. The order is valid until the next call.
     /// O(tasks played * (most_ready * accesses + chunks here + 16 candidates)), and O(most_steps).
     std::span<const Index> play(Rule rule, std::span<const Index> first, std::size_t num_tasks, Source& source);

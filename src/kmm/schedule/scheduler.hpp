@@ -14,6 +14,7 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "kmm/schedule/order_policy.hpp"
 #include "kmm/schedule/outbox.hpp"
 #include "kmm/schedule/planner.hpp"
+#include "kmm/schedule/running_functions.hpp"
 #include "kmm/trace/events.hpp"
 
 namespace kmm::schedule {
@@ -59,17 +61,17 @@ class Scheduler final : private memory::Requests {
     /// Everything on the lane up to `completed` is done.
     void advance(LaneId lane, Position completed);
     /// A device function has returned; what it put on the lane ends at `position`. `thrown`: it failed. `finished`: the
-    /// lane is done up to there, so that nobody needs to watch it.
+    /// device has completed the lane up to there.
     void launched(Task& task, LaneId lane, Position position, std::exception_ptr thrown, bool finished = false);
     void host_done(Task& task, std::exception_ptr thrown);
-    /// A launch that was to be measured took so long.
+    /// The duration of a launch that was to be measured.
     void measured(KernelTimes::Id kernel, std::int64_t ns) noexcept { kernel_times_.measured(kernel, ns); }
     /// Nothing that was put on the lane can be trusted: its tasks up to `position` fail. Comes before the lane
     /// advances.
     void lane_failed(LaneId lane, Position position, std::exception_ptr error);
     /// The task's own work, or a copy made for it, could not be done. Comes before the lane advances past it.
     void task_failed(Task& task, std::exception_ptr error);
-    /// The same for whoever has only the number, by which the task is found until its lane has advanced past it.
+    /// The same by number, by which the task is found until its lane has advanced past it.
     void task_failed(TaskNumber number, std::exception_ptr error);
     /// The task's kernel threw while it ran. Likewise.
     void kernel_threw(TaskNumber number, std::exception_ptr thrown);
@@ -77,12 +79,13 @@ class Scheduler final : private memory::Requests {
     /// the lane, and accesses of unsettled tasks).
     void copy_failed(LaneId lane, Position position, const std::exception_ptr& error);
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
-    /// The answer to Outbox::await_memory: the task that has waited longest is served, or those fail that have waited
-    /// all the time.
+    /// The answer to Outbox::await_memory. With memory, the first submitted of the tasks that wait for it is tried
+    /// first. After a timeout the front fails, if it was ready before that wait began.
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
-    /// No task has ended for the watchdog's interval. If a running function waits for a thread of the program, and the
-    /// thread for a task that is held back, only relaxed admission helps.
-    void nothing_moves();
+    /// At intervals of the watchdog's length. Where the front has waited for a whole one, and a function of the program
+    /// has run for as long, whatever else ran: that one may wait for a thread of the program, and the thread for a task
+    /// that is held back. Only relaxed admission helps.
+    void interval_passed();
     /// The answer to Outbox::ask_for_bounce; 0 bytes: there is none.
     void bounce_came(std::uintptr_t address, std::size_t bytes);
     /// Memory that was taken back and could not be exchanged: no answer to anything.
@@ -165,15 +168,15 @@ class Scheduler final : private memory::Requests {
         graph::Set<FetchEntry> fetch;
         graph::Set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`, by place in the order
         graph::TaskList blocked;                          ///< had no memory; tried again when some may have become free
-        /// Lack memory that others in the process may hold. They hold nobody up, and are tried again with those that
-        /// are blocked.
+        /// Lack memory that others in the process may hold. They block no other task, and are retried with those of
+        /// `blocked`.
         graph::TaskList lacking;
         // The memory service awaits such memory on their behalf, one wait at a time, numbered from 1.
         std::uint32_t num_waits = 0;  ///< begun so far
         bool waits = false;           ///< the latest has not been answered
         bool patient = false;         ///< the latest tries until its timeout, and not only once
-        /// Number of the latest patient wait that timed out; 0: memory has come since. A task fails that became ready
-        /// before that wait began. One that became ready later gets a patient wait of its own.
+        /// Number of the latest patient wait that timed out; 0: memory has come since. The front fails if it became
+        /// ready before that wait began. A task that became ready later gets a patient wait of its own.
         std::uint32_t timed_out = 0;
         bool stalled = false;
         std::uint32_t in_flight = 0;
@@ -183,8 +186,8 @@ class Scheduler final : private memory::Requests {
         std::uint64_t passed_over_bytes = 0;
         std::vector<TaskNumber> plan;  ///< in the order in which they are best issued
         std::size_t next_in_plan = 0;
-        std::uint64_t issued_in_plan = 0;     ///< tasks, since the plan was made or there was none to be made
-        std::uint64_t plan_holds_for = 0;     ///< so many
+        std::uint64_t issued_in_plan = 0;     ///< tasks, since planning was tried last
+        std::uint64_t plan_holds_for = 0;     ///< number of tasks until it is tried again
         std::uint64_t evictions_planned = 0;  ///< of the memory, when a plan was made last
         bool plan_is_over() const noexcept { return issued_in_plan >= plan_holds_for; }
     };
@@ -272,11 +275,10 @@ class Scheduler final : private memory::Requests {
     bool is_awaited_elsewhere(const Task& task) const noexcept;
     void settle_barriers();
     void drop_user(memory::Array& array, std::uint64_t users);
-    void function_ended() noexcept {
-        --num_functions_;
-        admission_.function_ended();
+    void function_ended(const Task& task) noexcept {
+        functions_.ended(task);
+        if (functions_.has_run_long(task)) admission_.moves_again();
     }
-    bool only_functions_run() const noexcept { return in_flight_ != 0 && in_flight_ == num_functions_; }
     bool hurry();
     bool wait_in_vain();
     bool compact();
@@ -299,7 +301,7 @@ class Scheduler final : private memory::Requests {
     bool stand_aside(Task& task);
     void begin_memory_wait(Task& task);
     void end_memory_wait(Task& task);
-    // To whoever listens.
+    // Trace events.
     void note_task(trace::Sink& sink, trace::What what, const Task& task) const;
     void note_settled(trace::Sink& sink, const Task& task) const;
     void note_start(trace::Sink& sink, const Task& task) const;
@@ -321,7 +323,7 @@ class Scheduler final : private memory::Requests {
     /// Debug mode: helpers that are ready, by the place in the order that they stand at.
     graph::Set<std::pair<TaskNumber, Task*>> ready_helpers_;
     graph::Deque<Task*> barriers_;
-    graph::TaskList finished_;  ///< settled, to be recycled when nobody holds a pointer
+    graph::TaskList finished_;  ///< settled; recycled at the end of `dispatch`, when no call holds a pointer
     memory::ReadyUsePool ready_uses_;
     Lookahead lookahead_;
     graph::TaskList changed_;  ///< in a fetch queue, with missing bytes that may have changed
@@ -336,10 +338,11 @@ class Scheduler final : private memory::Requests {
     std::uint64_t num_steps_ = 0;
     graph::Vector<memory::Array*> freed_arrays_;
     std::uint64_t unsettled_ = 0;
-    /// Whatever may still free memory or bring some: tasks that have theirs and are not executed, copies on their way,
+    /// Events to come that may free or add memory: tasks that have theirs and are not executed, copies on their way,
     /// memory that was asked for. While there is any, no task fails for want of memory.
     std::uint64_t in_flight_ = 0;
-    std::uint64_t num_functions_ = 0;  ///< of `in_flight_`: functions of the program on a thread
+    RunningFunctions functions_;             ///< of `in_flight_`
+    std::optional<TaskNumber> stuck_front_;  ///< at the latest `interval_passed`, if a task was held back
     SchedulerCounters counters_;
     memory::Residency residency_;
     Admission admission_{residency_};

@@ -1,4 +1,4 @@
-// From a task's publication to its end: links to those before and behind it, failures, arrays nobody uses any more.
+// A task from its publication to its end: edges to other tasks, failures, release of unused arrays.
 #include <algorithm>
 
 #include "kmm/graph/room.hpp"

@@ -83,7 +83,7 @@ class DeviceMemory::OwnPool final : public rmm::mr::device_memory_resource {
 std::size_t piece_bytes(driver::Driver& driver, int ordinal, DeviceMemoryKind kind) {
     if (kind != DeviceMemoryKind::Vmm) return alignment;
     std::size_t bytes = 0;
-    driver::check(driver, driver.granularity(ordinal, &bytes), "ask a device in which pieces its memory is mapped");
+    driver::check(driver, driver.granularity(ordinal, {}, &bytes), "ask a device in which pieces its memory is mapped");
     return std::max(bytes, alignment);
 }
 
@@ -139,7 +139,8 @@ void DeviceMemory::make() {
     resource_.emplace(*own_);
 }
 
-/// A resource of another driver, or of pageable memory, would fail at the first copy, with a text that helps nobody.
+/// Whether the device can use the memory. With a resource of another driver, or of pageable memory, the first copy
+/// would fail with a misleading error.
 bool DeviceMemory::is_ours(const void* memory) noexcept {
     driver::PointerInfo info;
     if (!driver_.pointer_info(memory, &info).ok()) return false;
@@ -155,7 +156,7 @@ void* DeviceMemory::take(std::size_t bytes) noexcept {
         const rmm::cuda_stream_view stream{static_cast<cudaStream_t>(stream_.native)};
         void* const memory = resource_->allocate_async(bytes, alignment, stream);
         if (memory == nullptr) return nullptr;
-        // Growth is rare: it is simpler to wait here than to order every lane behind this stream.
+        // Growth is rare: waiting here is simpler than ordering every lane behind this stream.
         if (!driver_.synchronize_stream(stream_).ok()) {
             resource_->deallocate_async(memory, bytes, alignment, stream);
             return nullptr;
@@ -184,7 +185,7 @@ void* DeviceMemory::take(std::size_t bytes) noexcept {
 void DeviceMemory::give_back(void* memory, std::size_t bytes) noexcept {
     const Here here(driver_, ordinal_, kind_);
     try {
-        // Behind work on the stream that others wait for, memory that nobody uses would not be free until then.
+        // Freed without stream order: the memory is unused, and must not wait for other work on the stream.
         if (pool_ != nullptr)
             pool_->give_back(memory, bytes);
         else
@@ -218,7 +219,7 @@ void DeviceMemory::trim() noexcept {
     try {
         if (pool_ != nullptr) pool_->trim();
         if (kind_ != DeviceMemoryKind::PrivatePool || !own_) return;
-        // What was given back on the stream counts as free once the stream has passed that point.
+        // Memory freed on the stream can be trimmed once the stream has passed that point.
         auto& pool = static_cast<rmm::mr::cuda_async_memory_resource&>(*own_);
         rmm::detail::check(driver_.synchronize_stream(stream_));
         rmm::detail::check(driver_.trim_pool({pool.pool_handle()}, 0));

@@ -1,8 +1,7 @@
 // Where the memory of one device comes from: an rmm resource, chosen by RuntimeConfig::device_memory_kind.
 //
-// Owns: the resource where it is the runtime's own, and a stream on which memory is asked for and given back. Must not
-// know: heaps, who uses the memory. One thread, from the first call to the destructor (rmm's calls go to the runtime's
-// driver there).
+// Owns: the resource if it is the runtime's own, and the stream of its allocations and frees. Must not know: heaps, who
+// uses the memory. One thread, from the first call to the destructor (rmm's calls go to the runtime's driver there).
 #pragma once
 
 #include <cstddef>
@@ -28,28 +27,26 @@ class DeviceMemory {
     /// is not Automatic. `source` is for DeviceMemoryKind::Resource, and outlives this object.
     DeviceMemory(driver::Driver& driver, const std::vector<int>& ordinals, std::size_t device, DeviceMemoryKind kind,
                  const DeviceMemorySource* source);
-    /// Everything has been given back.
+    /// All memory must have been given back.
     ~DeviceMemory();
     DeviceMemory(const DeviceMemory&) = delete;
     DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-    /// Memory that is ready for every stream; null if it is refused, for whatever reason. Blocks for as long as that
-    /// takes.
+    /// Memory that is ready for every stream; null if refused for any reason. Blocks until it is ready.
     void* take(std::size_t bytes) noexcept;
-    /// Nobody uses the memory any more; or, where memory goes back `in_order`, nothing that `stream` does not come
-    /// after.
+    /// Frees memory that has no pending user or, if `in_order`, only users that `stream` is ordered after.
     void give_back(void* memory, std::size_t bytes) noexcept;
-    /// Whether whoever has the memory next comes after what `stream` does, so that nobody need wait before giving it
-    /// back.
+    /// Whether frees are stream-ordered: the next owner is ordered after `stream`, so that no wait is needed before
+    /// `give_back`.
     bool in_order() const noexcept { return kind_ == DeviceMemoryKind::Resource; }
     driver::StreamHandle stream() const noexcept { return stream_; }
-    /// The same from the driver itself, whatever the kind.
+    /// As `take` and `give_back`, from the driver itself for any kind.
     void* take_plain(std::size_t bytes) noexcept;
     void give_back_plain(void* memory, std::size_t bytes) noexcept;
-    /// What a resource of the runtime's own keeps although it is free goes back to the driver.
+    /// Gives free memory that the runtime's own resource keeps back to the driver.
     void trim() noexcept;
 
-    /// Whether memory that lies side by side may be used as one.
+    /// Whether adjacent allocations may be used as one.
     bool is_one_range() const noexcept { return kind_ == DeviceMemoryKind::Vmm; }
     std::size_t piece_bytes() const noexcept { return piece_bytes_; }
     /// Taken from the driver for this runtime, in use or not.

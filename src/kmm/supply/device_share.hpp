@@ -1,7 +1,7 @@
 // How the rest of the process sees a runtime's memory of one device: a holder in the ledger, and a reclaimer.
 //
-// Owns: its places in the ledger and among the reclaimers, for as long as it lives. Must not know: chunks, heaps, who
-// asks. Any thread, but none that has the scheduler's baton.
+// Owns: its registrations with the ledger and as a reclaimer, for as long as it lives. Must not know: chunks, heaps,
+// who asks. Any thread that does not hold the scheduler's baton.
 #pragma once
 
 #include <chrono>
@@ -44,11 +44,11 @@ class DeviceShare final : private rmm::mr::reclaimer, private rmm::detail::memor
     /// Reclaimers of the program that have a lower number are asked before runtimes.
     static constexpr int priority = 100;
 
-    /// `device` counts within the runtime, `ordinal` is the driver's number. `only_for_device`: what is given back goes
-    /// to the driver, so that it helps only those for whom the driver has no more. Throws std::bad_alloc.
+    /// `device` counts within the runtime, `ordinal` is the driver's number. `only_for_device`: freed memory goes to
+    /// the driver, so that it helps only requests that the driver refused. Throws std::bad_alloc.
     DeviceShare(ShareSource& source, driver::Driver& driver, std::uint32_t device, int ordinal, std::string name,
                 bool only_for_device);
-    /// Waits until nobody asks.
+    /// Waits for calls in progress from other threads.
     ~DeviceShare() override;
     DeviceShare(const DeviceShare&) = delete;
     DeviceShare& operator=(const DeviceShare&) = delete;

@@ -135,7 +135,7 @@ void MemoryService::serve(Request& request) {
     if (request.done != nullptr) request.done->set_value();
 }
 
-// Serving it met a host without memory: whoever asked is answered all the same.
+// Answers a request that could not be served for lack of host memory.
 void MemoryService::refuse(Request& request) noexcept {
     switch (request.wish) {
     case Wish::grow:
@@ -328,7 +328,7 @@ void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
     offer(m, step, engine::Message::What::grown);
 }
 
-/// As `take`; where not even one piece can be mapped, the driver may have some other memory.
+/// As `take`; if not even one piece can be mapped, tries a plain allocation of the driver.
 bool MemoryService::take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out) {
     if (take(m, bytes, out)) return true;
     if (m.is_host() || !memories_[m].device->is_one_range()) return false;
@@ -341,7 +341,7 @@ bool MemoryService::take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step
     return true;
 }
 
-/// What is wholly free, out of the heap's hands and with nobody on a device using it any more.
+/// Takes the wholly free steps out of the heap. Blocks until their last users on devices have finished.
 graph::Vector<MemoryService::Step> MemoryService::take_back_free(memory::MemoryIndex m) {
     Memory& memory = memories_[m];
     graph::Vector<Step> taken;

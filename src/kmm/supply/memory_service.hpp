@@ -1,8 +1,8 @@
-// The thread that gets memory for the heaps, in steps: page-locked for the host, of an rmm resource for each device;
-// and that gives some back when others need it more.
+// The thread that allocates memory for the heaps, in steps: page-locked for the host, from an rmm resource for each
+// device; and that gives some back to other users of a device.
 //
-// Owns: everything that was taken. Mapping and pinning are slow (milliseconds), so that they run here and never on the
-// scheduler. Grows in steps that double, so that small programs stay small and large ones are not slowed down.
+// Owns: everything that it allocated. Mapping and pinning are slow (milliseconds), so that they run here and never on
+// the scheduler. Grows in steps that double, so that small programs stay small and large ones are not slowed down.
 #pragma once
 
 #include <algorithm>
@@ -36,10 +36,10 @@ class MemoryService {
     /// Gives back the steps that are wholly free, after their last users. Blocks until it is done, which takes
     /// milliseconds for each gigabyte. Any thread but the scheduler.
     void trim();
-    /// Answered by engine::Message::grown, with 0 bytes if nobody gives that much.
+    /// Allocates a step. Answered by engine::Message::grown, with 0 bytes if that much cannot be had.
     void grow(memory::MemoryIndex memory, std::size_t at_least_bytes);
-    /// Gives back what is wholly free, and takes as much and at least `at_least_bytes` in one step. Answered like
-    /// `grow`; if it cannot be had, what was given back is taken again (engine::Message::given_again).
+    /// Frees all wholly free steps, and allocates as much, at least `at_least_bytes`, as one step. Answered like
+    /// `grow`; on failure the freed steps are allocated again (engine::Message::given_again).
     void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes);
 
     /// Allocates the bounce buffer for compaction and swaps, page-locked host memory outside the budget. Frees the one
@@ -52,15 +52,14 @@ class MemoryService {
     /// engine::Message::awaited, with 0 bytes if none was obtained. One at a time for each memory. Not `patient`:
     /// tries once.
     void await(memory::MemoryIndex memory, const memory::Lacking& lacking, bool patient);
-    /// Gives about so much of a device's memory back that is free or can be evicted; `at_once`: without waiting for
-    /// kernels. Returns what was given back until then or, at the latest, the deadline. Any thread, in tasks too; not
-    /// the scheduler and not this service. Hold no lock that the resource of the runtime's memory takes.
+    /// Frees about `bytes` of a device's memory that are unused or evictable; `at_once`: without waiting for kernels.
+    /// Returns the bytes freed until then or, at the latest, the deadline. Blocks. Any thread, also in tasks, but not
+    /// the scheduler's and not this service's. The caller must hold no lock that the memory's resource takes.
     std::size_t reclaim(memory::MemoryIndex memory, std::size_t bytes, bool at_once,
                         std::chrono::steady_clock::time_point deadline) noexcept;
-    /// Some memory that was taken from the resource of a device, and is not given back yet, if there is any. Any
-    /// thread.
+    /// Address of a step that the memory's heap has; null if it has none. Any thread.
     const void* sample(memory::MemoryIndex memory) const noexcept { return memories_[memory].sample.load(); }
-    /// Devices have finished something. Any thread; costs a look at a number where nothing is on its way out.
+    /// Devices have finished work. Any thread; costs one load while no step is leaving.
     void device_advanced() {
         if (num_leaving_.load(std::memory_order_seq_cst) != 0) push({Wish::look});
     }
@@ -82,23 +81,24 @@ class MemoryService {
 
   private:
     using Clock = std::chrono::steady_clock;
-    /// Who waits for memory longest has it first.
+    /// Priority among waiting services: the longest wait first.
     struct Turn {
         Clock::time_point since = Clock::time_point::min();
         std::uint64_t service = 0;
         friend auto operator<=>(const Turn&, const Turn&) = default;
     };
-    /// Somebody's wish that this or another service gives memory back.
+    /// A request to give memory back, from a thread or another service.
     struct Asked {
-        std::atomic<bool> waits{true};    ///< whoever asked
-        std::atomic<bool> pending{true};  ///< not served to the end
+        std::atomic<bool> waits{true};    ///< the requester still waits
+        std::atomic<bool> pending{true};  ///< not answered yet
         bool at_once = false;
-        bool choosing = false;  ///< more may be let go
+        bool choosing = false;  ///< more steps may be chosen
         std::size_t wanted_bytes = 0;
-        std::size_t given_bytes = 0;      ///< of the service that is asked
-        std::size_t leaving_bytes = 0;    ///< likewise
-        std::promise<std::size_t> given;  ///< for a thread
-        // Of a service:
+        std::size_t given_bytes = 0;             ///< freed so far; of the service that is asked
+        std::size_t leaving_bytes = 0;           ///< likewise
+        std::atomic<std::size_t> told_bytes{0};  ///< of `given_bytes`: what the driver has again
+        std::promise<std::size_t> given;         ///< the answer to a thread
+        // If a service asks:
         std::uint64_t service = 0;
         Turn turn;
     };
@@ -120,8 +120,8 @@ class MemoryService {
         Clock::time_point next;                ///< attempt
         std::size_t least_held_by_others = 0;  ///< seen so far
         bool others_held = false;              ///< any, since it is awaited
-        int times_alone = 0;                   ///< that nobody was seen to take any either
-        std::shared_ptr<Asked> asked;          ///< of a neighbour, the latest
+        int times_alone = 0;                   ///< refusals with no allocation in transit
+        std::shared_ptr<Asked> asked;          ///< the latest request to a neighbour
         std::size_t next_neighbour = 0;
     };
     struct Step {
@@ -189,7 +189,7 @@ class MemoryService {
     Figures current_;  // used by the thread only
     Step bounce_;      // used by the thread only
     engine::Lanes::Scratch scratch_;
-    /// Out of the heap, and given back when the last users have passed.
+    /// A step that left the heap, freed when its last users have passed.
     struct Leaving {
         Step step;
         memory::MemoryIndex memory{};

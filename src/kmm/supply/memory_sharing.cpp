@@ -1,9 +1,8 @@
-// Implements the part of memory_service.hpp that shares a device's memory with others in this process: what the service
-// gives back when they are short, and how it waits for what they hold.
+// Implements the part of memory_service.hpp that shares a device's memory with its other users in this process: gives
+// memory back when they are short, and waits for memory that they hold.
 //
-// The service's thread, but for what is called by others. It waits here for no other thread and for no device (but
-// inside a driver's own free, which may): steps that are still in use leave one by one as their users pass, and
-// services ask each other by messages.
+// Runs on the service's thread, except `reclaim`. Waits for no other thread and for no device (a driver's own free
+// may): steps in use leave one by one as their users pass, and services ask each other by messages.
 #include <algorithm>
 #include <exception>
 #include <future>
@@ -23,7 +22,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds longest_pause{50};
 constexpr double longest_wait_seconds = 1e9;
-// So often a refusal must meet nobody who holds or takes any; a few milliseconds in all.
+// Refusals without any other holder or allocation in transit before `await` gives up; a few milliseconds in all.
 constexpr int times_to_be_alone = 3;
 
 /// The services of this process.
@@ -48,7 +47,7 @@ void MemoryService::leave_neighbours() noexcept {
     std::erase(all.services, this);
 }
 
-/// One at a time, in turn, and for no more than the driver lacks.
+/// Asks one neighbour at a time, round robin, for no more than the driver lacks.
 void MemoryService::ask_a_neighbour(memory::MemoryIndex m) {
     Awaited& awaited = *memories_[m].awaited;
     if (awaited.asked != nullptr && awaited.asked->pending.load()) return;
@@ -63,7 +62,7 @@ void MemoryService::ask_a_neighbour(memory::MemoryIndex m) {
         const auto at = std::find(s->ordinals_.begin(), s->ordinals_.end(), ordinals_[m.device()]);
         if (at == s->ordinals_.end()) continue;
         const auto theirs = memory::MemoryIndex::of_device(static_cast<std::uint32_t>(at - s->ordinals_.begin()));
-        // A resource of the program's may be full on its own account: what the driver gets back is no help there.
+        // The program's resource may have a limit of its own: memory freed to the driver does not help there.
         if (memories_[m].device->in_order() && !s->memories_[theirs].device->in_order()) continue;
         neighbours.emplace_back(s, theirs);
     }
@@ -89,7 +88,7 @@ void MemoryService::wake(std::uint64_t service) {
             try {
                 s->push({Wish::look});
             } catch (const std::bad_alloc&) {
-                // It looks by itself a little later.
+                // It looks by itself at its next retry.
             }
         }
 }
@@ -110,12 +109,13 @@ std::size_t MemoryService::reclaim(memory::MemoryIndex memory, std::size_t bytes
         push(std::move(request));
         if (given.wait_until(deadline) == std::future_status::ready) return given.get();
         asked->waits.store(false);
+        return asked->told_bytes.load();
     } catch (const std::exception&) {  // no host memory
     }
     return 0;
 }
 
-/// Whoever asked is told what was given; once.
+/// Answers the requester, once.
 void MemoryService::answer(Asked& asked) {
     if (!asked.pending.exchange(false)) return;
     if (asked.service == 0)
@@ -126,19 +126,19 @@ void MemoryService::answer(Asked& asked) {
 
 void MemoryService::reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked) {
     const Memory& memory = memories_[m];
-    // Two that wait for each other would give the same memory back and forth.
+    // A service that has waited longer than the requester gives nothing: else two would pass memory back and forth.
     const bool first = asked->service != 0 && memory.awaited && memory.awaited->turn < asked->turn;
     asked->choosing = true;
     try {
         while (asked->waits.load() && !first) {
             const bool host_growing = let_go(m, asked);
             if (!host_growing || asked->given_bytes + asked->leaving_bytes >= asked->wanted_bytes) break;
-            // What is dirty can be saved when the host has more memory; it was asked for by this very search.
+            // Serves the growth of the host's memory that this search requested: then dirty chunks can be saved.
             graph::Vector<Request> host = pending_growth(memory::MemoryIndex::host());
             for (Request& r : host) serve(r);
             if (host.empty()) break;
         }
-        // What was given would be taken again before those who need it look.
+        // Refuses pending growth of this memory, which would take the freed memory again before the requester.
         if (asked->given_bytes + asked->leaving_bytes != 0)
             for ([[maybe_unused]] const Request& r : pending_growth(m)) offer(m, {}, engine::Message::What::grown);
     } catch (const std::exception& e) {
@@ -148,7 +148,8 @@ void MemoryService::reclaim_for(memory::MemoryIndex m, const std::shared_ptr<Ask
     if (asked->leaving_bytes == 0) answer(*asked);
 }
 
-/// True: more could leave if the host's memory were larger.
+/// Takes steps out of the heap, and frees those without pending users. True: more could be evicted if the host's memory
+/// were larger.
 bool MemoryService::let_go(memory::MemoryIndex m, const std::shared_ptr<Asked>& asked) {
     Memory& memory = memories_[m];
     std::vector<memory::AddressRange> regions;
@@ -170,10 +171,10 @@ bool MemoryService::let_go(memory::MemoryIndex m, const std::shared_ptr<Asked>& 
     return reclaimed.host_growing;
 }
 
-/// Steps go back one by one, as their last users pass.
+/// Frees the leaving steps whose last users have passed.
 void MemoryService::give_what_has_left() {
-    graph::Vector<std::shared_ptr<Asked>> served;
-    graph::Vector<char> given(ordinals_.size(), 0);  // by device: the host's memory is never asked for
+    graph::Vector<std::shared_ptr<Asked>> served, touched;
+    graph::Vector<char> given(ordinals_.size(), 0);  // by device: host memory is never requested
     std::erase_if(leaving_, [&](Leaving& l) {
         Memory& memory = memories_[l.memory];
         const bool ordered =
@@ -188,6 +189,7 @@ void MemoryService::give_what_has_left() {
         l.asked->leaving_bytes -= l.step.bytes;
         l.asked->given_bytes += l.step.bytes;
         give_back(l.memory, l.step);
+        touched.push_back(l.asked);
         given[l.memory.device()] = 1;
         const bool all = l.asked->leaving_bytes == 0 && !l.asked->choosing;
         if (all || l.asked->given_bytes >= l.asked->wanted_bytes) served.push_back(l.asked);
@@ -196,11 +198,12 @@ void MemoryService::give_what_has_left() {
     num_leaving_.store(leaving_.size(), std::memory_order_seq_cst);
     for (const memory::MemoryIndex m : memories_.device_memories())
         if (given[m.device()] != 0) memories_[m].device->trim();
+    for (const std::shared_ptr<Asked>& asked : touched) asked->told_bytes.store(asked->given_bytes);
     if (!served.empty()) count();
     for (const std::shared_ptr<Asked>& asked : served) answer(*asked);
 }
 
-/// Requests for more of a memory that nobody has served yet.
+/// Removes and returns the queued requests for growth of a memory.
 graph::Vector<MemoryService::Request> MemoryService::pending_growth(memory::MemoryIndex m) {
     graph::Vector<Request> growth;
     const locks::Guard guard(mutex_);
@@ -218,7 +221,7 @@ void MemoryService::note_sample(memory::MemoryIndex m) noexcept {
 
 // ---- waiting for what others hold
 
-/// What others in this process have of the device, or of the resource that the runtime uses.
+/// Bytes that other users in this process hold of the device, or of the resource that the runtime uses.
 std::size_t MemoryService::held_by_others(memory::MemoryIndex m) noexcept {
     DeviceMemory& device = *memories_[m].device;
     try {
@@ -230,7 +233,7 @@ std::size_t MemoryService::held_by_others(memory::MemoryIndex m) noexcept {
                 if (f.takes_from_driver) held += f.held_bytes;
                 return;
             }
-            // A shared resource has memory for others in it: what counts is who uses it, and only once.
+            // In a shared resource, memory in use counts, once, and not what its holders have reserved.
             rmm::detail::tag_sums used;
             h.add_by_tag(&used);
             if (used.empty() && f.takes_from_driver) held += f.in_use_bytes;
@@ -270,13 +273,13 @@ void MemoryService::end_awaited(memory::MemoryIndex m, const Step& step) {
     offer(m, step, engine::Message::What::awaited);
 }
 
-// The driver tells nobody when memory becomes free, least of all that of other processes: it is asked again and again.
+// Polls the driver, which does not notify when memory is freed, least of all by other processes.
 void MemoryService::try_awaited() {
     for (const memory::MemoryIndex m : memories_.device_memories()) {
         if (!memories_[m].awaited || Clock::now() < memories_[m].awaited->next) continue;
         Awaited& awaited = *memories_[m].awaited;
         const std::size_t left = left_bytes(m);
-        // Who takes memory just when it is refused has none to show yet, and who gives it back none any more.
+        // An allocation or free in transit during a refusal is in no holder's figures.
         bool settled = !rmm::detail::is_in_transit(ordinals_[m.device()]);
         awaited.others_held |= held_by_others(m) != 0;
         Step step;
@@ -293,12 +296,12 @@ void MemoryService::try_awaited() {
             awaited.least_held_by_others = held;
             awaited.until = now + patience_of(config_.memory_wait);
         }
-        // Who holds nothing now may have held it when it was refused, and take it again before it is asked for: nobody
-        // has any only if nobody was seen to, each time.
+        // One refusal proves little: a holder may free memory after it, and take it again before the next attempt. So
+        // several refusals must see no other holder.
         if (settled) ++awaited.times_alone;
         const bool alone = awaited.times_alone >= times_to_be_alone && !awaited.others_held;
         if (left == 0 || now >= awaited.until || alone) {
-            // Until then it waits for more, with which nothing need be exchanged: others could take it meanwhile.
+            // Tries `least_bytes` only now, because it needs an exchange, during which others could take the memory.
             const std::size_t least = in_pieces(m, awaited.lacking.least_bytes, left);
             if (least < wanted) (void)take_anywhere(m, least, &step);
             end_awaited(m, step);

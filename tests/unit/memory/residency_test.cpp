@@ -420,6 +420,22 @@ TEST_F(ResidencyTest, a_refused_growth_lowers_the_limit_and_leads_to_eviction) {
     EXPECT_EQ(script_.copies.size(), 1u);
 }
 
+TEST_F(ResidencyTest, what_the_driver_gives_at_most_is_known_until_it_gives_more) {
+    start({64 * unit, 64 * unit});
+    auto a = make_array(2), b = make_array(1);
+    EXPECT_EQ(residency_->usable_bytes(gpu), 64 * unit);
+    overwrite_on(gpu, a->chunks[0]);
+    const std::size_t given = residency_->counters(gpu).capacity_bytes;
+    Task& t = make_task(gpu, {{&a->chunks[1], true, true}});
+    EXPECT_EQ(residency_->place(t), Placement::wait_growth);
+    residency_->grown(gpu, 0, 0);
+    EXPECT_EQ(residency_->usable_bytes(gpu), given);
+    residency_->free_array(*b);  // the driver may be asked again, and has said nothing new
+    EXPECT_EQ(residency_->usable_bytes(gpu), given);
+    residency_->grown(gpu, base_[gpu], 8 * unit);
+    EXPECT_EQ(residency_->usable_bytes(gpu), 64 * unit);
+}
+
 TEST_F(ResidencyTest, a_failed_write_back_loses_the_chunk_until_it_is_replaced) {
     start({64 * unit, unit});
     auto a = make_array(2);
@@ -648,6 +664,23 @@ TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
     read_on(gpu, a->chunks[1]);
     EXPECT_EQ(script_.growths.size(), growths);
     EXPECT_TRUE(residency_->refused(gpu));
+}
+
+TEST_F(ResidencyTest, what_others_took_counts_as_lost_although_the_driver_is_being_asked_for_more) {
+    start({100 * unit, 8 * unit});
+    residency_->grown(host, base_[host], 50 * unit);
+    const std::vector<AddressRange> regions{{base_[gpu], 4 * unit}};
+    residency_->grown(gpu, base_[gpu], 4 * unit);
+    const auto large = make_array(1, 6 * unit), small = make_array(1, 5 * unit);
+    for (Array* const a : {large.get(), small.get()}) {
+        EXPECT_FALSE(residency_->growing(gpu));
+        residency_->place(make_task(gpu, {{&a->chunks[0], true, true}}));
+        ASSERT_TRUE(residency_->growing(gpu)) << "less than was refused may be there";
+        if (a == large.get()) residency_->grown(gpu, 0, 0);
+    }
+    EXPECT_EQ(residency_->usable_bytes(gpu), 4 * unit);
+    EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
+    EXPECT_EQ(residency_->usable_bytes(gpu), 0u);
 }
 
 TEST_F(ResidencyTest, what_a_device_is_at_work_on_is_taken_last_and_never_at_once) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <set>
 
@@ -30,6 +31,22 @@ TEST(SubmitPlan, of_very_many_halos_each_costs_the_same) {
         compared[doubled] = plan.num_compared();
     }
     EXPECT_LT(static_cast<double>(compared[1]), 2.2 * static_cast<double>(compared[0]) + 1);
+}
+
+TEST(SubmitPlan, of_tasks_with_many_accesses_owes_nothing_to_those_before) {
+    constexpr std::size_t accesses = 24;
+    SubmitPlan plan;  // threads keep one for all their submits
+    for (int submit = 0; submit < 1000; submit++) {
+        std::vector<std::unique_ptr<TestArray>> arrays;
+        std::vector<Request> requests;
+        for (std::size_t i = 0; i < accesses; i++) {
+            arrays.push_back(std::make_unique<TestArray>(16, 16));
+            requests.push_back(request(*arrays.back(), write, line(0, 16), 0));
+        }
+        ASSERT_TRUE(plan.make(requests));
+        for (std::size_t i = 0; i < accesses; i++)
+            ASSERT_TRUE(plan.needs()[i].first_of_chunk) << i << " in submit " << submit;
+    }
 }
 
 /// `make` for n tasks that each name a region of an array of n chunks, and for twice as many. Counts pairs that are

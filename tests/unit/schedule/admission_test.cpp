@@ -5,62 +5,12 @@
 #include <algorithm>
 #include <random>
 
-#include "stage.hpp"
+#include "dropping_program.hpp"
 
 namespace {
 
 using namespace kmm::schedule_test;
 using kmm::schedule::OrderPolicy;
-
-constexpr MemoryIndex gpu_1 = MemoryIndex::of_device(1);
-
-/// A program that drops its arrays, and of which each task is told what the program held when it was submitted.
-class Program : public Stage {
-  public:
-    using Stage::Stage;
-
-    /// A chunk counts from the task on that writes it first.
-    Task& run(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses,
-              const std::vector<TaskNumber>& after = {}) {
-        Task& t = make_task(kind, memory, uses, after);
-        t.held_bytes = held_bytes;
-        for (const Use& u : uses) {
-            if (!u.writes || std::find(held_.begin(), held_.end(), u.chunk) != held_.end()) continue;
-            held_.push_back(u.chunk);
-            held_bytes += u.chunk->size_bytes;
-        }
-        scheduler->submit(t);
-        return t;
-    }
-    void drop(Array& array) {
-        for (Chunk& c : array.chunks) {
-            const auto at = std::find(held_.begin(), held_.end(), &c);
-            if (at == held_.end()) continue;
-            held_.erase(at);
-            held_bytes -= c.size_bytes;
-        }
-        scheduler->release(array);
-    }
-    std::size_t num_kernels() const {
-        return static_cast<std::size_t>(
-            std::count_if(instructions.begin(), instructions.end(),
-                          [](const Instruction& i) { return i.op == Instruction::Op::kernel; }));
-    }
-    bool is_handed_out(TaskNumber number) const {
-        return std::any_of(instructions.begin(), instructions.end(),
-                           [&](const Instruction& i) { return i.op == Instruction::Op::kernel && i.task == number; });
-    }
-    std::size_t num_copies() const {
-        return static_cast<std::size_t>(
-            std::count_if(instructions.begin(), instructions.end(),
-                          [](const Instruction& i) { return i.op == Instruction::Op::copy; }));
-    }
-
-    std::size_t held_bytes = 0;
-
-  private:
-    std::vector<Chunk*> held_;
-};
 
 /// Each step drops what it loaded and what it computed. All loads are ready at once; a step's computation waits for the
 /// host as well, which comes when nothing else is left to do.
@@ -272,53 +222,56 @@ TEST(Admission, a_device_and_a_host_that_are_full_to_the_last_byte_exchange_chun
     }
 }
 
-TEST(Admission, what_makes_content_goes_ahead_of_what_does_not_fit_where_nothing_moves) {
-    Program s({4 * unit, 6 * unit});
-    Array& flag = s.make_array(1);
-    Array& a = s.make_array(6);
-    const TaskNumber gate = s.run(TaskKind::host, host, {{&flag.chunks[0], true, true}}).number;
-    for (std::size_t c = 0; c < 4; ++c) s.run(TaskKind::kernel, gpu, {{&a.chunks[c], true, true}});
-    // It holds 5 units and needs 5; with a margin of one in each memory that is too much.
-    s.run(TaskKind::kernel, gpu,
-          {{&flag.chunks[0], false, false},
-           {&a.chunks[0], false, false},
-           {&a.chunks[1], false, false},
-           {&a.chunks[2], false, false},
-           {&a.chunks[3], false, false}},
-          {gate});
-    s.run(TaskKind::kernel, gpu, {{&a.chunks[4], true, true}});
+// A chunk of six units is on the device, and no task that waits names it: it has to find a place of its size on the
+// host when the front needs most of the device.
+TEST(Admission, the_largest_chunk_that_is_live_needs_a_place_in_each_memory) {
+    Program s({20 * unit, 20 * unit});
+    Array& large = s.make_array(1, 6 * unit);
+    s.run(TaskKind::kernel, gpu, {{&large.chunks[0], true, true}});
+    s.finish();
+    const TaskNumber gate = s.run(TaskKind::host, host, {}).number;
+    Array& wide = s.make_array(15);
+    std::vector<Stage::Use> uses;
+    for (Chunk& c : wide.chunks) uses.push_back({&c, true, true});
+    const TaskNumber front = s.run(TaskKind::kernel, gpu, uses, {gate}).number;
     s.dispatch();
-    while (s.num_finished() != s.instructions.size()) s.complete_one();
-    EXPECT_EQ(s.num_kernels(), 4u);
-    s.scheduler->nothing_moves();
+    for (int i = 0; i < 20; ++i) {
+        Array& block = s.make_array(1);
+        const TaskNumber made = s.run(TaskKind::host, host, {{&block.chunks[0], true, true}}).number;
+        s.run(TaskKind::host, host, {{&block.chunks[0], false, false}}, {made, front});
+        s.drop(block);
+    }
+    // The function ends last: what may go ahead of the front has gone by then.
     s.dispatch();
-    EXPECT_EQ(s.num_kernels(), 5u) << "the host function may wait for it";
+    Task* const function = s.on_host.front();
+    for (s.on_host.erase(s.on_host.begin()); !s.on_host.empty(); s.dispatch()) {
+        Task* const t = s.on_host.front();
+        s.on_host.erase(s.on_host.begin());
+        s.scheduler->host_done(*t, nullptr);
+    }
+    s.on_host.push_back(function);
     s.finish();
     EXPECT_TRUE(s.failures.empty());
+    EXPECT_TRUE(s.scheduler->idle());
 }
 
-/// A function that runs, a task that waits for it and is the front, and behind that a task that makes content. Returns
-/// whether it runs before the function has ended.
-bool goes_before_the_function_ends(Program& s, TaskKind kind, MemoryIndex memory, std::size_t units) {
-    const TaskNumber gate = s.run(kind, memory, {}).number;
+TEST(Admission, what_reads_as_much_as_it_makes_leaves_no_headroom) {
+    Program s({64 * unit, 4 * unit});
+    Array& there = s.make_array(2);
+    Array& goes = s.make_array(2);
+    for (Array* const a : {&there, &goes})
+        for (Chunk& c : a->chunks) s.run(TaskKind::kernel, gpu, {{&c, true, true}});
+    s.finish();
+    s.drop(goes);
+    const TaskNumber gate = s.run(TaskKind::device_function, gpu, {}).number;
     s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}}, {gate});
-    const TaskNumber behind =
-        s.run(TaskKind::kernel, gpu, {{&s.make_array(1, units * unit).chunks[0], true, true}}).number;
+    const TaskNumber makes = s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}}).number;
+    const TaskNumber reads =
+        s.run(TaskKind::kernel, gpu, {{&there.chunks[0], false, false}, {&s.make_array(1).chunks[0], true, true}})
+            .number;
     s.dispatch();
-    if (kind == TaskKind::device_function) {
-        EXPECT_FALSE(s.is_handed_out(behind)) << "the device is busy";
-        s.scheduler->nothing_moves();
-        s.dispatch();
-    }
-    return s.is_handed_out(behind);
-}
-
-TEST(Admission, what_makes_content_goes_although_a_function_of_the_host_or_of_its_device_does_not_end) {
-    for (const TaskKind kind : {TaskKind::host, TaskKind::device_function}) {
-        Program s({64 * unit, 16 * unit});
-        const MemoryIndex memory = kind == TaskKind::host ? host : gpu;
-        EXPECT_TRUE(goes_before_the_function_ends(s, kind, memory, 8));
-    }
+    EXPECT_FALSE(s.is_handed_out(makes));
+    EXPECT_TRUE(s.is_handed_out(reads));
 }
 
 TEST(Admission, one_that_goes_in_a_hurry_and_finds_no_room_holds_up_nobody) {
@@ -343,42 +296,6 @@ TEST(Admission, one_that_goes_in_a_hurry_and_finds_no_room_holds_up_nobody) {
     s.finish();
     EXPECT_EQ(s.failures.count(last), 0u);
     EXPECT_TRUE(s.scheduler->idle());
-}
-
-TEST(Admission, of_those_held_back_any_that_can_goes_where_nothing_moves) {
-    Program s({64 * unit, 16 * unit});
-    const TaskNumber gate = s.run(TaskKind::host, host, {}).number;
-    s.held_bytes = 60 * unit;
-    s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}}, {gate});
-    s.held_bytes = 0;
-    // The front needs 61 units of 78, less the largest in each memory.
-    s.run(TaskKind::kernel, gpu, {{&s.make_array(1, 8 * unit).chunks[0], true, true}});
-    const TaskNumber small = s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}}).number;
-    s.dispatch();
-    EXPECT_FALSE(s.is_handed_out(small));
-    s.scheduler->nothing_moves();
-    s.dispatch();
-    EXPECT_TRUE(s.is_handed_out(small));
-    s.finish();
-    EXPECT_TRUE(s.failures.empty());
-}
-
-TEST(Admission, a_front_that_waits_for_pins_holds_up_nobody_where_nothing_moves) {
-    Program s({64 * unit, 2 * unit, 4 * unit});
-    Array& pinned = s.make_array(1);
-    s.run(TaskKind::kernel, gpu, {{&pinned.chunks[0], true, true}});
-    s.finish();
-    s.run(TaskKind::device_function, gpu, {{&pinned.chunks[0], true, false}});
-    const TaskNumber front = s.run(TaskKind::kernel, gpu, {{&s.make_array(1, 2 * unit).chunks[0], true, true}}).number;
-    s.dispatch();
-    const TaskNumber other = s.run(TaskKind::kernel, gpu_1, {{&s.make_array(1).chunks[0], true, true}}).number;
-    s.dispatch();
-    EXPECT_FALSE(s.is_handed_out(front));
-    EXPECT_FALSE(s.is_handed_out(other));
-    s.scheduler->nothing_moves();
-    s.dispatch();
-    EXPECT_FALSE(s.is_handed_out(front));
-    EXPECT_TRUE(s.is_handed_out(other)) << "the function may wait for it";
 }
 
 TEST(Admission, what_makes_content_takes_the_headroom_where_only_functions_of_the_program_run) {

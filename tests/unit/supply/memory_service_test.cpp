@@ -50,10 +50,10 @@ class CountingDriver final : public kmm::driver::testing::ForwardingDriver {
         const auto at = counts_.find(call);
         return at == counts_.end() ? 0 : at->second;
     }
-    kmm::driver::Status create_physical(int ordinal, std::size_t bytes,
+    kmm::driver::Status create_physical(int ordinal, std::size_t bytes, const kmm::driver::PhysicalOptions& options,
                                         kmm::driver::PhysicalHandle* out) noexcept override {
         if (maps_nothing) return {kmm::driver::Code::out_of_memory, 0};
-        return ForwardingDriver::create_physical(ordinal, bytes, out);
+        return ForwardingDriver::create_physical(ordinal, bytes, options, out);
     }
     std::atomic<bool> maps_nothing{false};
     /// Before each `free`.
@@ -357,6 +357,22 @@ TEST(MemoryService, what_is_reclaimed_goes_back_when_its_users_have_passed) {
     EXPECT_EQ(freed_before.load(), 0u);
     EXPECT_EQ(f.taken_from_driver(), second.bytes);
     EXPECT_EQ(f.service->sample(device), reinterpret_cast<const void*>(second.address));
+}
+
+TEST(MemoryService, what_was_freed_until_the_deadline_is_told_although_more_was_wanted) {
+    Fixture f(gib, DeviceMemoryKind::NoPool);
+    f.mailbox.on_reclaim = [&](const std::vector<AddressRange>&, std::size_t) {
+        Reclaimed reclaimed;
+        reclaimed.taken.push_back({0, {}});
+        reclaimed.taken.push_back({1, fence_at(1)});
+        return reclaimed;
+    };
+    f.start(0, gib);
+    for (int i = 0; i < 2; ++i) (void)f.grow(device, 64 * mib);
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    EXPECT_EQ(f.service->reclaim(device, 128 * mib, false, soon), 64 * mib);
+    EXPECT_EQ(f.taken_from_driver(), 64 * mib);
+    f.lanes.completed(lane, 1);
 }
 
 TEST(MemoryService, what_is_on_its_way_out_at_the_end_goes_back_after_its_users) {

@@ -1,7 +1,7 @@
-// What failures become for those who ask: figures were collected while somebody had the baton, words are made here.
+// Failures in words, made at the first request, from figures that were collected under the baton.
 //
-// Owns: nothing; what was worded is kept in the failure. Any thread that has neither the baton nor a lock, but for what
-// says otherwise: words call drivers, read what the system says, and ask exceptions of the program for their text.
+// Owns: nothing; what was worded is kept in the failure. Any thread that has neither the baton nor a lock, unless
+// stated otherwise: words call drivers, read what the system says, and ask exceptions of the program for their text.
 #pragma once
 
 #include <exception>
@@ -37,7 +37,7 @@ class FailureWords final : public engine::ErrorMaker {
   public:
     FailureWords(const Platform& platform, const TaskBooks& books) noexcept : platform_(platform), books_(books) {}
 
-    /// The error of a task that failed, or was cancelled: its words are made when somebody first asks.
+    /// The error of a task that failed, or was cancelled: its words are made at the first request.
     std::exception_ptr error_of(graph::Failure& failure) const;
     std::exception_ptr error_of(graph::RootFailure& root) const;
     /// Of at least one: the first of them, which tells the others.
@@ -51,7 +51,7 @@ class FailureWords final : public engine::ErrorMaker {
 
     // engine::ErrorMaker
     std::exception_ptr device_error(std::uint32_t device, driver::Status status, const char* attempted) override;
-    /// What an emulated kernel threw becomes the task's own failure, if it has none yet. Whoever has the baton.
+    /// What an emulated kernel threw becomes the task's own failure, if it has none yet. Under the baton.
     void note_thrown_by_kernel(graph::Task& task, std::exception_ptr thrown) const;
 
   private:

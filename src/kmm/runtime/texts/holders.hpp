@@ -1,6 +1,6 @@
 // Who holds a memory: the arrays with most bytes there, for reports and errors.
 //
-// Owns: nothing. Looks at residency, so that only whoever has the baton may call it. O(replicas of the memory).
+// Owns: nothing. Reads residency, so runs under the baton. O(replicas of the memory).
 #pragma once
 
 #include <cstddef>

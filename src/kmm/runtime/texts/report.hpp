@@ -1,7 +1,7 @@
 // What a runtime counted, as numbers and for people.
 //
-// Owns: counters of copies between chunks and memory of the program. Everything is read at once
-// while nobody else has the baton, so that the numbers belong together; worded afterwards. Any thread.
+// Owns: counters of copies between chunks and memory of the program. All numbers are read while the thread has the
+// baton, so that they are of one moment; worded afterwards. Any thread.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class UserCopies {
         std::uint64_t bytes = 0, copies = 0;
         std::int64_t nanoseconds = 0;
     };
-    /// So many copies, which took so long in all.
+    /// Adds `copies` copies, with the sums of their bytes and durations.
     void count(Kind kind, std::size_t bytes, std::size_t copies, std::int64_t nanoseconds) noexcept;
     Count of(Kind kind) const noexcept;
 

@@ -1,7 +1,7 @@
-// The texts of out-of-memory errors: what was asked for, what there is, who holds it, and what would help.
+// The texts of out-of-memory errors: bytes that were asked for, sizes of memories, their holders, and remedies.
 //
-// Owns: nothing. Any thread: a refusal at submit is worded on the submitting thread, one at run time by whoever first
-// asks for its error and holds nobody up. Must not look at the scheduler's state.
+// Owns: nothing. Any thread: a refusal at submit is worded on the submitting thread, one at run time on the thread that
+// first asks for its error, with neither the baton nor a lock. Must not look at the scheduler's state.
 #pragma once
 
 #include <memory>

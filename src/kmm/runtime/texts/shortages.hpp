@@ -1,7 +1,6 @@
-// What is known of a memory at the moment in which a task finds none, for the error that it gets.
+// Records the state of a memory when a task finds none there, for the task's error.
 //
-// Owns: who held each memory when it was last looked at. Makes no words: it only says whose task they are. Whoever
-// has the baton.
+// Owns: the holders of each memory as of the last look. Makes no words: shortage_words.hpp does. Runs under the baton.
 #pragma once
 
 #include <cstdint>

@@ -79,8 +79,8 @@ std::string WhoWaits::waits_for_text(const Task& task, const schedule::Scheduler
     return "waits for " + predecessors_text(task);
 }
 
-// Tasks that wait for others only are left out: what those others do is the answer. The state says that the scheduler
-// has them, so that nobody else writes to their records.
+// Tasks that only wait for other tasks are left out: the states of those others are the answer. In the states that are
+// listed the scheduler has the task, so that no other thread writes to its record.
 std::string WhoWaits::others_text(const Task& awaited, const schedule::Scheduler& scheduler) {
     std::vector<const Task*> shown;
     std::size_t more = 0;
