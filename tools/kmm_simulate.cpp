@@ -23,6 +23,7 @@
 #include "simulate/fitting_plays.hpp"
 #include "simulate/generators.hpp"
 #include "simulate/plays.hpp"
+#include "simulate/program_check.hpp"
 
 namespace kmm::tools {
 namespace {
@@ -249,6 +250,7 @@ Program read(const Options& o) {
     Program program;
     bool complete = false;
     program.machine = trace::read_record(in, o.what, program, &complete);
+    simulate::check(program, o.what);
     if (!complete)
         std::fprintf(stderr, "kmm simulate: %s: the record is not complete: what is missing is not played\n",
                      o.what.c_str());

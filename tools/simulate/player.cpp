@@ -133,17 +133,19 @@ void Player::drop_arrays(std::size_t num_submitted) {
 }
 
 /// A helper stands before the first task of its submit, which follows in the record, or before the first task that
-/// comes after it, which may be earlier there.
+/// comes after it, which may be earlier there. In a record that is cut off both may be missing.
 void Player::find_places() {
     const auto lower = [this](trace::Number helper, trace::Number place) {
         trace::Number& known = places_.emplace(helper, place).first->second;
         known = std::min(known, place);
     };
-    trace::Number next = 0;
+    trace::Number next = 1;
+    for (const trace::Task& t : program_.tasks)
+        if (!graph::is_helper(t.number)) next = std::max(next, t.number + 1);
     for (auto t = program_.tasks.rbegin(); t != program_.tasks.rend(); ++t) {
         if (!graph::is_helper(t->number))
             next = t->number;
-        else if (next != 0)
+        else
             lower(t->number, next);
     }
     for (const trace::Task& t : program_.tasks)
@@ -186,7 +188,6 @@ void Player::add(const trace::Task& told) {
         a.first_of_chunk = use.first_of_chunk;
         if (use.empty) continue;
         memory::Array& array = *arrays_.at(use.array);
-        if (use.chunk >= array.chunks.size()) throw std::runtime_error("the record names a chunk that is not there");
         a.chunk = &array.touch(use.chunk);
         a.needs_content = use.needs_content;
         a.writes_chunk = use.writes_chunk;

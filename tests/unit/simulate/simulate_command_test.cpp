@@ -68,6 +68,57 @@ TEST(SimulateCommand, plays_a_record_with_the_times_that_it_has) {
     EXPECT_TRUE(has(given.out, " 0.50")) << given.out;
 }
 
+Printed call_with_record(const std::string& lines) {
+    const std::string path = ::testing::TempDir() + "kmm_simulate_" + std::to_string(getpid());
+    std::ofstream(path) << "kmm-record 1\n" << lines;
+    const Printed p = call({path, "--ours"});
+    std::remove(path.c_str());
+    return p;
+}
+
+const std::string machine = "runtime driver=host limits=1048576,65536 lanes=g0.c0,g0.up,g0.down,g0.peer,g0.f0\n";
+const std::string four_chunks = "array 1 element=8 box=0:512 chunks=0:128;128:256;256:384;384:512\n";
+
+TEST(SimulateCommand, plays_a_record_that_is_cut_off_between_a_transfer_and_its_task) {
+    const Printed p = call_with_record(machine + four_chunks +
+                                       "array 2 element=8 box=64:192 chunks=64:192 temporary=2\n"
+                                       "host 1 on=host name=\"f\" chunk=0/1 space=0+128 o1[0]@0:128=wx\n"
+                                       "host 2 on=host name=\"f\" chunk=0/1 space=128+128 o1[1]@128:256=wx\n"
+                                       "transfer h1 on=g0 name=\"g\" chunk=0/1 space=0+128 o2[0]@64:192=wx "
+                                       "r1[0]@64:128=c r1[1]@128:192=c after=1,2\n");
+    EXPECT_EQ(p.status, 0) << p.error;
+    EXPECT_TRUE(has(p.error, "the record is not complete")) << p.error;
+}
+
+TEST(SimulateCommand, refuses_a_record_that_no_runtime_has_written) {
+    const std::string task = "kernel 1 on=g0 name=\"k\" chunk=0/1 space=0+1 grid=1,1,1 block=1,1,1";
+    const std::pair<std::string, std::string> wrong[] = {
+        {"runtime driver=host limits=1048576,65536 lanes=g0.c0,g0.up,g0.f0\n", "the lanes of its second line"},
+        {machine + four_chunks + four_chunks, "there are two arrays 1"},
+        {machine + "array 1 element=8 box=0:512 chunks=0:128;128:64\n", "array 1: a chunk has no elements"},
+        {machine + "array 1 element=8 box=0:512 chunks=0:128\n", "array 1: its chunks do not cover it"},
+        {machine + "array 1 element=8 box=0:8 chunks=0:5;4:8\n", "array 1: chunks 0 and 1 have elements in common"},
+        {machine + "array 1 element=0 box=0:8 chunks=0:8\n", "array 1: its elements have 0 bytes"},
+        {machine + "array 1 element=8 box=0:9223372036854775807 chunks=0:9223372036854775807\n",
+         "array 1: it has 2^63 bytes or more"},
+        {machine + "array 1 element=8 box=0:8 chunks=0:4;4:8 temporary=2\n", "array 1: a temporary has one chunk"},
+        {machine + "join 2\n", "task 1 is missing"},
+        {machine + "join 1 after=1\n", "task 1: it comes after itself"},
+        {machine + four_chunks + task + " r1[0]@0:129=c\n", "task 1: its region of array 1 is not in the chunk"},
+        {machine + "kernel 1 on=host name=\"k\" chunk=0/1 space=0+1 grid=1,1,1 block=1,1,1\n", "runs on a device"},
+        {machine + "transfer h1 on=g0 name=\"t\" chunk=0/1 space=0+1\n", "it is no transfer"},
+        {machine + four_chunks + task + " r1[0]@0:9=cg\n", "array 1 is no temporary"},
+        {machine + four_chunks + "array 2 element=8 box=64:192 chunks=64:192 temporary=2\n" + task +
+             " r2[0]@64:192=cg r1[0]@64:128=cp\n",
+         "pieces of array 2 are missing"},
+    };
+    for (const auto& [lines, text] : wrong) {
+        const Printed p = call_with_record(lines);
+        EXPECT_EQ(p.status, 1) << text;
+        EXPECT_TRUE(has(p.error, text)) << "without '" << text << "': " << p.error;
+    }
+}
+
 TEST(SimulateCommand, names_the_word_that_makes_no_sense) {
     const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
         {{}, "say what to play"},
