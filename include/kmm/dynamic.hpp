@@ -164,7 +164,7 @@ struct Function {
     void (*destroy)(void* user) noexcept = nullptr;
 };
 
-/// One entry of the table of a kernel's parameters: at byte `offset` stands what is known only by submit or launch.
+/// One entry of the table of a kernel's parameters: the field to store at byte `offset`, known at submit or launch.
 struct Parameter {
     enum class Field : std::uint8_t {
         Address,  ///< of the region's first element; 8 bytes; null for a region without elements

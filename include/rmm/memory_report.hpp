@@ -15,14 +15,14 @@ inline namespace kmm_v0 {
 /// use by rmm::memory_tag. A resource is named as it was by `set_name`.
 ///
 /// Of a pool over another resource, what it holds is in that resource's figures too; `held here` counts it once.
-/// Managed memory is listed but not counted, as nobody knows where it is. Thread-safe; allocations of other threads go
-/// on meanwhile, so that figures of different lines may belong to slightly different instants. O(blocks in use) where
-/// there are tags. Throws rmm::cuda_error for a device that does not exist.
+/// Managed memory is listed but not counted: its location is unknown. Thread-safe; does not stop allocations of other
+/// threads, so figures of different lines may belong to slightly different instants. O(blocks in use) if tags are in
+/// use. Throws rmm::cuda_error for a device that does not exist.
 [[nodiscard]] RMM_EXPORT std::string memory_report(cuda_device_id device = get_current_cuda_device());
 
 enum class snapshot_blocks : bool { no, yes };
 
-/// The same for all devices, in bytes, as JSON:
+/// Report of all devices, in bytes, as JSON:
 ///
 /// {"devices": [{"device", "name", "total_bytes", "free_bytes", "held_bytes", "elsewhere_bytes",
 ///   "holders": [{"name", "kind", "takes_from_driver", "held_bytes", "in_use_bytes", "largest_free_bytes",

@@ -120,6 +120,7 @@ typedef struct rmm_resource rmm_resource;
 ///   fixed_size       (p)    block (1MiB), blocks (128), name
 ///   binning          (p)    min_exponent, max_exponent (both or none): bins of 2^min to 2^max bytes
 ///   vmm                     maximum, name                         a pool on virtual memory, which does not fragment
+///                           ipc, fabric, rdma, multicast (0)      how other processes, devices and objects reach it
 ///   pinned_pool             initial (0), maximum, name            a pool of page-locked host memory
 ///   aligned          (a)    alignment (256), threshold (0)
 ///   limiting         (a)    limit (needed)
@@ -159,8 +160,8 @@ RMM_C_API int rmm_device(const rmm_resource* resource);
 RMM_C_API rmm_resource* rmm_upstream(rmm_resource* resource);
 
 /// Allocates at least `bytes` bytes for use on `stream`, and writes the address to `*out` (null where it fails). 0
-/// bytes give null and ask no resource. `alignment` is 0 or a power of two up to 256, to which all memory is aligned;
-/// the kind "aligned" gives more.
+/// bytes give null without a call of the resource. `alignment` is 0 or a power of two up to 256, to which all memory is
+/// aligned; the kind "aligned" gives more.
 RMM_C_API int rmm_allocate(rmm_resource* resource, size_t bytes, size_t alignment, struct CUstream_st* stream,
                            void** out);
 /// Gives memory back, which may be used again on `stream` at once; `bytes` as it was asked for. A null `pointer` is
@@ -211,8 +212,8 @@ RMM_C_API int rmm_pop_counters(rmm_resource* resource, rmm_statistics* out);
 
 /// The resource that the device's allocations use unless they say otherwise, of C and of C++; a new reference.
 RMM_C_API int rmm_get_device_resource(int device, rmm_resource** out);
-/// Replaces it; null: the initial one, "cuda". The library keeps a reference until it is replaced again. Whoever
-/// still has memory of the one before needs a reference of his own; the hooks for PyTorch have one for each block.
+/// Replaces it; null: the initial one, "cuda". The library keeps a reference until it is replaced again. A user of
+/// memory from the previous resource needs its own reference; the hooks for PyTorch hold one for each block.
 RMM_C_API int rmm_set_device_resource(int device, rmm_resource* resource);
 
 /// Free and total bytes, as the driver counts. Either pointer may be null.
@@ -221,7 +222,7 @@ RMM_C_API int rmm_memory_info(int device, size_t* free_bytes, size_t* total_byte
 /// A readable report of who in this process holds memory of the device. At most `*size` bytes are written to `text`,
 /// with a terminating 0; `*size` becomes the size of the whole text with its 0. With `*size` 0, `text` may be null.
 RMM_C_API int rmm_memory_report(int device, char* text, size_t* size);
-/// The same of all devices as JSON; `with_blocks` not 0: with every block.
+/// A snapshot of all devices as JSON, written like `rmm_memory_report`; `with_blocks` not 0: with every block.
 RMM_C_API int rmm_memory_snapshot(int with_blocks, char* text, size_t* size);
 
 // ---- Hooks of other libraries

@@ -6,7 +6,8 @@
 //
 // A list is words of 64 bits: three figures in two words, then an entry for each box, then shapes. A box is items
 // of 1 to 16 bytes, its axis 0 the items of a run; axes are fastest first. A unit is what a block of threads does in
-// one go: so many items of one box for each thread, `threads` apart, so that neighbours move what lies side by side.
+// one go: `items_of_thread` items of one box for each thread, `threads` apart, so that accesses of neighbouring threads
+// are coalesced.
 #pragma once
 
 #include <cassert>
@@ -157,8 +158,8 @@ KMM_BOX_FUNCTION void store<Item16>(Word address, const Item16& item) {
 }
 #endif
 
-/// Moves the items `first`, `first + threads`, .. of a box: `items_each` of them, as far as the box has so many. Of
-/// `known_axes` axes; 0: of any number.
+/// Moves at most `items_each` items of a box: `first`, `first + threads`, ... `known_axes`: number of axes, 0 if it is
+/// only known at run time.
 template<typename Item, unsigned known_axes>
 KMM_BOX_FUNCTION void move_items(const Word* entry, const Word* shape, std::uint32_t first, std::uint32_t items_each) {
     constexpr unsigned most_axes = known_axes == 0 ? max_axes : known_axes;

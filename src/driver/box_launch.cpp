@@ -131,8 +131,8 @@ unsigned log_item_bytes(const BoxMove& box) noexcept {
 /// share of the device's memory idle; smaller items are a matter of instructions, too, and get more blocks.
 constexpr Word own_blocks(unsigned log_bytes) noexcept { return log_bytes >= 3 ? 2 : 4; }
 
-/// Links are slower than memory and farther away: so many blocks have a link's latency full (PCIe: 100 KiB, NVLink:
-/// 1 MiB), and more would only take multiprocessors from others.
+/// Number of blocks that hides a link's latency (bytes in flight: PCIe 100 KiB, NVLink 1 MiB). More would only take
+/// multiprocessors from other kernels.
 constexpr Word far_blocks(Place place, unsigned log_bytes) noexcept {
     const Word of_16_bytes = place == Place::host ? 16 : 64;
     return of_16_bytes << (log_bytes >= 4 ? 0 : log_bytes == 3 ? 1 : 2);

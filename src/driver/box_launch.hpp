@@ -35,9 +35,9 @@ enum class Place : std::uint8_t {
 
 /// From this length on a run is left to copy engines, which then reach their full speed and take nothing from kernels.
 inline constexpr std::size_t engine_run_bytes = std::size_t{1} << 20;
-/// Over the link to the host copy engines are as fast with shorter runs: one call for a box of so many bytes in runs of
-/// this length takes less than the kernel (314 us for 4096 rows of 4 KiB, which take the kernel 344, and 428 where they
-/// begin at any 4 bytes; H100), and no multiprocessor.
+/// Over the link to the host copy engines are fast with shorter runs too: from these sizes of run and box on, a strided
+/// copy takes less time than the kernel (H100, 4096 rows of 4 KiB: 314 us, the kernel 344 us, or 428 us if rows are
+/// aligned to 4 bytes only), and no multiprocessor.
 inline constexpr std::size_t link_run_bytes = 2048;
 inline constexpr std::size_t link_box_bytes = std::size_t{256} << 10;
 
@@ -69,7 +69,7 @@ class BoxList {
         std::size_t num_words = 0;    ///< `few_words` or `max_words`
         std::uint32_t num_blocks = 0;
     };
-    /// For a device of so many multiprocessors. The list must not be empty, and takes no more boxes until `clear`.
+    /// For a device with `multiprocessors`. The list must not be empty, and takes no more boxes until `clear`.
     Launch finish(int multiprocessors) noexcept;
 
   private:

@@ -17,7 +17,7 @@ namespace kmm::driver {
 /// `*error_text`, for anything else.
 std::optional<std::size_t> parse_byte_size(std::string_view text, std::size_t whole, std::string* error_text);
 
-/// The number with so many decimals, at most 9, and a point whatever the program's locale says: "1.50".
+/// The number with `decimals` digits, at most 9, behind a decimal point whatever the program's locale says: "1.50".
 std::string fixed_text(double value, int decimals);
 
 /// "512 B", "1.00 KiB", "2.50 GiB": two decimals of the largest unit, up to EiB, that is not above the size.

@@ -1,6 +1,6 @@
 // Texts with values in them, for errors, reports and the log: driver::format("chunk {} of {}", i, n). By fmt, which
 // checks the string against its values when the code is compiled. In .cpp files only: nvcc does not compile fmt 9 as
-// C++20, and whoever includes a header should not pay for it.
+// C++20, and headers should stay cheap to include.
 //
 // Owns: how fmt gets into our libraries. It is compiled into libkmm_rmm (format.cpp), in a namespace of ours that is
 // hidden, so that nothing needs libfmt.so at run time, and no program's fmt, of whatever version, meets ours; libkmm

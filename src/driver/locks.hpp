@@ -102,7 +102,7 @@ class KMM_CAPABILITY("mutex") BasicShortLock {
         if (!take()) take_slowly();
     }
     bool try_lock() noexcept KMM_TRY_ACQUIRE(true) { return take(); }
-    /// Also waits for a section that is short, for whoever can do without the lock.
+    /// As `try_lock`, but spins for about the time of a short section.
     bool try_lock_briefly() noexcept KMM_TRY_ACQUIRE(true) {
         for (int spin = 0; spin < few_spins; ++spin) {
             if (state_.load(std::memory_order_relaxed) == free && take()) return true;
@@ -123,12 +123,12 @@ class KMM_CAPABILITY("mutex") BasicShortLock {
     static constexpr std::uint32_t held_with_sleepers = 2;
     // About 5 microseconds of pauses: some ten sections.
     static constexpr int max_spins = 128;
-    // Of those who do not sleep, whose sections are shorter than a pause.
+    // Of locks whose waiters do not sleep, and whose sections are shorter than a pause.
     static constexpr int max_tiny_spins = 64;
     // As long as the shortest sections.
     static constexpr int few_spins = 8;
-    // Then half a microsecond each where no other thread wants the core; where one does, it may be the one that holds
-    // the lock. Whoever waits longer waits for a thread that lost its core for long.
+    // Half a microsecond each where no other thread wants the core; where one does, it may be the one that holds the
+    // lock. After that many the holder has probably been descheduled.
     static constexpr int max_yields = 64;
 
     bool take() noexcept {
@@ -157,7 +157,7 @@ class KMM_CAPABILITY("mutex") BasicShortLock {
             std::this_thread::yield();
             if (state_.load(std::memory_order_relaxed) == free && take()) return;
         }
-        // From here on nobody knows who else sleeps: the lock is taken as if somebody did.
+        // Other threads may sleep too, and are not counted: the lock is taken as `held_with_sleepers`.
         while (state_.exchange(held_with_sleepers, std::memory_order_acquire) != free)
             state_.wait(held_with_sleepers, std::memory_order_relaxed);
     }

@@ -47,8 +47,8 @@ struct Registry {
 
 Registry& registry() { return never_destroyed<Registry>(); }
 
-// The default driver, once it is chosen. A driver keeps a use (fork.hpp), so a child that finds one here is lost: it is
-// taken away there, so that whoever finds it need not ask.
+// The default driver, once it is chosen. Cleared in the child of a fork, which cannot use it (fork.hpp), so that
+// readers of this pointer need not ask `lost_in_fork`.
 constinit std::atomic<Driver*> default_known{nullptr};
 [[maybe_unused]] const int forgotten_in_child =
     pthread_atfork(nullptr, nullptr, [] { default_known.store(nullptr, std::memory_order_relaxed); });

@@ -47,7 +47,7 @@ HostOptions host_options_from_environment();
 
 /// The process's driver of this kind, or null with the reason in `*reason`.
 std::shared_ptr<Driver> open(Kind kind, std::string* reason);
-/// The process's host driver, or null while nobody has opened it.
+/// The process's host driver, or null if it was not opened yet.
 std::shared_ptr<Driver> host_if_open() noexcept;
 /// The driver of all free functions of rmm, and of runtimes that ask for no other: the one that KMM_DRIVER names, else
 /// the first usable of cuda, hip, host. Chosen once. Throws std::runtime_error if KMM_DRIVER names one that cannot be

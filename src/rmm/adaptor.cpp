@@ -99,7 +99,7 @@ void* limiting_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) 
     std::size_t allocated = allocated_bytes_.load(std::memory_order_relaxed);
     if (!can_round_up(bytes, alignment_)) refuse(bytes, allocated);
     const std::size_t counted = align_up(bytes, alignment_);
-    // Only what has room is ever added, so that no other thread sees bytes that are about to be refused.
+    // Bytes are added only when they fit, so that no other thread sees bytes that are about to be refused.
     do {
         if (allocated > limit_bytes_ || counted > limit_bytes_ - allocated)
             allocated = find_room(bytes, counted, stream);
@@ -112,7 +112,7 @@ void* limiting_adaptor::do_allocate(std::size_t bytes, cuda_stream_view stream) 
     }
 }
 
-/// What is counted when there was room. Throws if nobody who is asked makes any.
+/// Reclaims until `counted` bytes fit under the limit; returns the bytes counted then. Throws if that fails.
 std::size_t limiting_adaptor::find_room(std::size_t bytes, std::size_t counted, cuda_stream_view stream) const {
     rmm::detail::reclaim_rounds others(rmm::detail::current_device(), counted, stream, nullptr);
     while (counted <= limit_bytes_ && others.ask(false)) {

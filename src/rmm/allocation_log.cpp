@@ -24,8 +24,8 @@ namespace mr {
 namespace detail {
 namespace {
 
-// How old a record may get before it is in the file. Nobody who looks at the file notices, and a program that always
-// allocates pays for ten writes a second.
+// Longest delay from a record to its line in the file: unnoticed by a reader, and ten writes a second at most for a
+// program that always allocates.
 constexpr std::chrono::milliseconds longest_delay{100};
 
 // 10 of the thread, 15 of the time, 16 of the action, 18 of the pointer, 20 of the size, 18 of the stream, commas,
@@ -140,8 +140,8 @@ void allocation_log::wait_for_room() noexcept {
         write_until(next_place_.load(), auto_flush_);
 }
 
-/// More threads than the reserve are here at once. The one with the pen waits for those who have a place, so that none
-/// of these may wait for the pen.
+/// More threads than the reserve are here at once. The holder of the pen waits for threads that have a place, so these
+/// must not block on the pen.
 void allocation_log::wait_for_turn(std::uint64_t place) noexcept {
     while (slot_of(place).turn.load(std::memory_order_acquire) != turn_of(place)) {
         if (!pen_.try_lock()) {
@@ -158,7 +158,7 @@ void allocation_log::wait_for_turn(std::uint64_t place) noexcept {
 void allocation_log::write_until(std::uint64_t end, bool flushes) noexcept {
     for (; written_ < end; ++written_) {
         slot& record = slot_of(written_);
-        // Somebody has taken the place and not yet filled it: nanoseconds, unless it has lost its core.
+        // Another thread has taken the place and not yet filled it: nanoseconds, unless it was preempted.
         for (int spins = 0; record.turn.load(std::memory_order_acquire) != turn_of(written_) + 1; ++spins)
             if (spins >= 100) (void)sched_yield();
         append(record);
@@ -175,7 +175,7 @@ void allocation_log::write_until(std::uint64_t end, bool flushes) noexcept {
 
 void allocation_log::write_in_step(std::uint64_t place) noexcept {
     const kmm::locks::Guard lock(pen_);
-    // Who had the pen before may have written it along with its own, and flushed it then.
+    // The previous holder of the pen may have written and flushed this record too.
     if (written_ <= place) write_until(place + 1, auto_flush_);
 }
 
@@ -285,7 +285,7 @@ void allocation_log::write_behind() {
             wake_.wait(lock, [this]() KMM_REQUIRES(wake_mutex_) { return woken_ || stopping_; });
         writer_sleeps_.store(false);
         woken_ = false;
-        // Somebody may wake it again when much has come together, and the end does.
+        // Woken early after `wake_interval` records and by the destructor.
         wake_.wait_for(lock, longest_delay, [this]() KMM_REQUIRES(wake_mutex_) { return woken_ || stopping_; });
         woken_ = false;
         lock.unlock();
@@ -306,7 +306,7 @@ void allocation_log::before_fork() noexcept {
 
 void allocation_log::after_fork(bool in_child) noexcept {
     if (in_child) {
-        // What was pending is the parent's to write, and nobody will fill the places that its threads had taken.
+        // The parent writes the pending records; places taken by its other threads would never be filled here.
         if (next_place_.load() > 0) std::memset(static_cast<void*>(slots_.get()), 0, capacity * sizeof(slot));
         next_place_.store(0);
         num_written_.store(0);
@@ -325,8 +325,7 @@ void allocation_log::after_fork(bool in_child) noexcept {
 void allocation_log::at_exit() noexcept {
     in_step_.store(true);
     const kmm::locks::Guard lock(pen_);
-    // Files are flushed by their sinks, next. A stream of the program has every line already, and may not exist any
-    // more.
+    // Files are flushed by their sinks, next. A stream of the program has every line already, and may be destroyed.
     write_until(next_place_.load(), false);
 }
 

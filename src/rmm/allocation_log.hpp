@@ -1,11 +1,10 @@
-// The log behind logging_resource_adaptor: what happened, in the order in which it happened, as lines of text in the
-// end.
+// The log behind logging_resource_adaptor: allocations and frees as lines of text, in order.
 //
-// A thread that allocates takes a place in a ring and puts a record of 48 bytes there; no lock, no text, no system
-// call. Whoever has the pen makes lines of the records in the order of their places: a thread of the log, which is
-// never further behind than a tenth of a second; a thread that finds the ring full; a thread that flushes, destroys the
-// log or exits. Where the lines go into objects of the program (streams, callbacks), or must leave at once, and in a
-// child made by fork(), the thread that allocates takes the pen itself.
+// A thread that allocates takes a place in a ring buffer and writes a record of 48 bytes there; no lock, no text, no
+// system call. The holder of the pen (a mutex) formats the records in the order of their places: the thread of the log,
+// at most a tenth of a second behind; a thread that finds the ring full; a thread that flushes, destroys the log or
+// exits. The allocating thread takes the pen itself if the lines go into objects of the program (streams, callbacks),
+// must leave at once, or in a child made by fork().
 //
 // Owns: the ring, the thread, the sinks' share. Must not know: resources. Any thread; `record` never throws and blocks
 // only while the ring is full.
@@ -57,11 +56,12 @@ class allocation_log final : rmm::detail::process_observer {
         int thread;
         action what;
     };
-    // What the slowest write of a file system (some milliseconds) leaves to the fastest programs (a record in 0.2 us).
+    // Covers the slowest write of a file system (some milliseconds) for the fastest programs (a record in 0.2 us).
     static constexpr std::uint64_t capacity = 16384;
-    // Who finds fewer places free waits before it takes one; the reserve is for threads that looked at the same time.
+    // A thread that finds fewer free places waits before it takes one; the reserve is for threads that looked at the
+    // same time.
     static constexpr std::uint64_t reserve = 1024;
-    // The thread of the log is woken each time so many places were taken: early enough for it to keep up.
+    // Places between two wake-ups of the thread of the log: early enough for it to keep up.
     static constexpr std::uint64_t wake_interval = 4096;
 
     void before_fork() noexcept override KMM_ACQUIRE(pen_, wake_mutex_);
@@ -100,17 +100,17 @@ class allocation_log final : rmm::detail::process_observer {
     std::unique_ptr<slot[], unmapped> slots_;
     const bool auto_flush_;
 
-    // The pen. Who has it waits for nobody but those who fill a free slot.
+    // The pen. Its holder waits only for threads that are filling their slots.
     alignas(64) kmm::locks::Mutex pen_;
     const std::vector<rapids_logger::sink_ptr> sinks_;
     std::uint64_t written_ KMM_GUARDED_BY(pen_) = 0;  // num_written_, exactly
     std::int64_t clock_second_ KMM_GUARDED_BY(pen_) = -1;
     char clock_text_[8] KMM_GUARDED_BY(pen_) = {};  // "HH:MM:SS" of that second
     std::size_t text_size_ KMM_GUARDED_BY(pen_) = 0;
-    char text_[32768] KMM_GUARDED_BY(pen_);  // lines on their way: so many that a system call for them costs little
+    char text_[32768] KMM_GUARDED_BY(pen_);  // lines on their way; large enough to amortise the system call
     bool reported_ KMM_GUARDED_BY(pen_) = false;
 
-    kmm::locks::Mutex wake_mutex_;  // never taken by who has the pen, but for a fork
+    kmm::locks::Mutex wake_mutex_;  // never taken by the holder of the pen, except for a fork
     kmm::locks::Condition wake_;
     bool woken_ KMM_GUARDED_BY(wake_mutex_) = false;
     bool stopping_ KMM_GUARDED_BY(wake_mutex_) = false;

@@ -14,8 +14,8 @@ namespace detail {
 /// From now on a `pool_memory_resource` is called `PoolMemoryResource`. The Python module says so when it is loaded.
 void name_classes_as_in_python() noexcept;
 
-/// While it lives, names that this thread asks for are those of C++: other programs read them, which expect the same of
-/// every process. Nests.
+/// While it lives, this thread gets the C++ names: other programs parse them and expect one spelling from every
+/// process. Nests.
 class names_for_programs {
   public:
     names_for_programs() noexcept;

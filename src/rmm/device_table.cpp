@@ -66,15 +66,15 @@ struct entry {
 /// Of a device.
 struct device_entries {
     entry now;
-    std::optional<entry> replaced;  // by somebody who knows no owners, and may set it again
+    std::optional<entry> replaced;  // by a C++ program, which may set it again
     bool had_face = false;
 };
 
-/// Reached through locked_table alone, which has the lock: clang need not check that.
+/// Accessed only through locked_table, which holds the lock: clang need not check that.
 struct table {
     kmm::locks::Mutex mutex;
     std::vector<device_entries> devices;
-    // Whoever asked for a pointer may have it still: these stay until the process ends.
+    // Never erased: pointers to them may still be in use.
     std::map<std::pair<void*, const resource_operations*>, resource_behind_ref> behind_refs;
 
     /// Throws std::bad_alloc, with nothing done.
@@ -88,8 +88,8 @@ struct table {
             return static_cast<mr::device_memory_resource*>(ref.resource);
         return &behind_refs.try_emplace({ref.resource, ref.operations}, ref).first->second;
     }
-    /// Of a resource that an entry of any device owns. The owner is wrapped: C finds its resources, each of which has
-    /// one device, by their owners.
+    /// The owner of the resource, if an entry of any device has it. Wrapped, because C finds its resources, each of
+    /// which has one device, by their owners.
     std::shared_ptr<void> share_of_owner(const raw_ref& ref) const {
         const auto is_owned = [&](const entry& e) { return e.owner != nullptr && is_same(e.ref, ref); };
         for (const device_entries& d : devices) {
@@ -100,7 +100,7 @@ struct table {
     }
 };
 
-/// The table, locked. Whoever forks meanwhile leaves a child that must not wait for the lock.
+/// The table, locked. A child forked meanwhile refuses instead of waiting for the lock.
 class locked_table {
   public:
     table* operator->() const noexcept { return &table_; }
@@ -207,7 +207,7 @@ std::vector<cuda_device_id> devices_with_faces() {
 
 namespace {
 
-/// All faces go, and the resources for which drops(entry).
+/// Removes all faces, and the resources for which drops(entry) is true.
 template<typename Drops>
 std::vector<owned_resource> clear(Drops drops) {
     if (lost_in_fork()) return {};
@@ -217,7 +217,7 @@ std::vector<owned_resource> clear(Drops drops) {
     for (std::size_t i = 0; i < t->devices.size(); ++i) {
         device_entries& d = t->devices[i];
         d.had_face = false;
-        // C++ may set again what it has replaced, and says so to nobody: that keeps its owner, whoever has set it.
+        // C++ may set a replaced resource again without notice: it keeps its owner.
         if (d.replaced) gone.push_back({nullptr, nullptr, std::move(d.replaced->face)});
         if (drops(d.now))
             gone.push_back(std::exchange(d.now, {}).let_go());

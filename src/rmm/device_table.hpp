@@ -1,9 +1,9 @@
-// The resource of each device, and who keeps it alive: one table for C++, C and Python.
+// The resource of each device and its owner: one table for C++, C and Python.
 //
-// An entry is {object, operations, owner}, and the face under which Python knows it; it changes in one step. Which
-// resource it is, is read without a lock: an entry has two states, and a change fills the one that is not current.
-// Owns: the owners and the faces, until C or Python set another resource; no face after the end of Python, and no
-// resource that it has set. Must not know: what they are. Any thread. No owner and no face is let go of under the lock.
+// An entry is {object, operations, owner, face}; the face is its Python object. It changes atomically. The resource is
+// read without a lock: an entry has two states, and a change fills the one that is not current. Owns: the owners and
+// the faces, until C or Python set another resource; after the end of Python no face, and no resource set by Python.
+// Must not know: their types. Any thread. No owner and no face is released under the lock.
 #pragma once
 
 #include <array>
@@ -24,45 +24,45 @@ namespace detail {
 
 // ---- with owners: under a lock, for a moment
 
-/// A resource and who keeps it alive.
+/// A resource and its owner.
 struct owned_resource {
     mr::device_memory_resource* object = nullptr;  ///< null, to set: the initial resource
-    std::shared_ptr<void> owner;                   ///< none, where whoever set the resource keeps it alive himself
-    std::shared_ptr<void> face;                    ///< of Python; none, where it has not looked yet
-    bool is_set_by_python = false;                 ///< otherwise Python has looked at most
+    std::shared_ptr<void> owner;                   ///< null: kept alive by the caller that set the resource
+    std::shared_ptr<void> face;                    ///< the Python object; null until Python asks for it
+    bool is_set_by_python = false;
 };
 
-/// What was replaced: the caller lets go of it when he holds no lock.
+/// Replaced entries, for the caller to destroy without a lock.
 using replaced_resources = std::array<owned_resource, 2>;
 
-/// Sets it with an owner, and lets go of the one before.
+/// Sets the resource with its owner; returns the previous ones.
 [[nodiscard]] replaced_resources set_owned_resource(cuda_device_id device, owned_resource with);
 /// A resource as C++ knows it: the pointer is that of the reference's object, or of one that allocates through it.
 struct plain_resource {
     raw_ref ref;  ///< null: the initial resource
     mr::device_memory_resource* pointer;
 };
-/// Sets it as programs of C++ do, which say nothing of owners and may set the one before again. Until then, or until C
-/// or Python sets another, the entry of the one before is kept. A resource that the entry of another device owns has
-/// that owner here too. Returns the one before.
+/// Sets the resource for a C++ program, which names no owner and may set the previous one again: the previous entry is
+/// kept until then, or until C or Python sets another. A resource that an entry of another device owns shares that
+/// owner. Returns the previous resource.
 plain_resource set_plain_resource(cuda_device_id device, const raw_ref& ref);
-/// The resource of the device now; without its face.
+/// The current resource of the device, without its face.
 owned_resource resource_with_owner(cuda_device_id device);
-/// The same with its face, and the number of the entry's changes.
+/// The current resource with its face, and the number of changes of the entry.
 owned_resource resource_with_face(cuda_device_id device, std::uint64_t* num_changes);
 /// Gives the entry a face, if it has not changed since; false otherwise.
 bool add_face(cuda_device_id device, std::uint64_t num_changes, std::shared_ptr<void> face);
 /// The devices whose resource has had a face, ascending.
 std::vector<cuda_device_id> devices_with_faces();
-/// No entry has a face any more. Devices whose resource Python has set have the initial resource; what others have set
-/// stays, and so does what C++ has replaced and may set again. Does nothing in the child of a fork without the driver.
+/// Removes all faces. Devices whose resource Python has set get the initial resource; other resources stay, also those
+/// that C++ has replaced and may set again. Does nothing in the child of a fork without the driver.
 [[nodiscard]] std::vector<owned_resource> clear_faces();
-/// The same, but all devices have the initial resource, whoever has set another.
+/// Removes all faces and gives every device the initial resource.
 [[nodiscard]] std::vector<owned_resource> reset_resources();
 
 // ---- without a lock
 
-/// The face of the device's resource now; null: none. It lives as long as the caller can prevent that it is destroyed.
+/// The current face of the device's resource; null: none. The caller must prevent its destruction.
 void* face_of(cuda_device_id device);
 
 /// What readers see of an entry. All null: the initial resource.
@@ -75,13 +75,13 @@ class published_resource {
         std::atomic<void*> face{nullptr};
     };
 
-    /// f(state), of one state. Goes round only if the entry was changed meanwhile.
+    /// f(state) of a consistent state. Retries only if the entry was changed meanwhile.
     template<typename F>
     auto read(F&& f) const noexcept {
         for (;;) {
             const std::uint64_t seen = num_changes_.load(std::memory_order_acquire);
             const auto found = f(states_[seen % 2]);
-            // The state is filled anew after the next change only: whoever sees a part of that sees that change too.
+            // This state is refilled only after change `seen + 1` is published: a torn read sees a new number.
             if (num_changes_.load(std::memory_order_relaxed) == seen) [[likely]]
                 return found;
         }

@@ -1,6 +1,6 @@
-// How much of a block of pageable memory should be on the device, if some of the device is to stay free.
+// Computes how much of a block of pageable memory belongs on the device while a headroom stays free there.
 //
-// Owns: what was free when it was asked last. Must not know: the driver (it is asked through a function). Any thread.
+// Owns: the last answer about free memory. Must not know: the driver (it is asked through a function). Any thread.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace detail {
 struct headroom {
     /// Asking costs a driver call of microseconds, more than a small allocation does.
     static constexpr std::size_t small_below_bytes = std::size_t{2} << 20;
-    /// So many small blocks rely on one answer: together less than 128 MiB that it may be wrong by.
+    /// Small blocks that share one answer, which may thus be wrong by less than 128 MiB.
     static constexpr int small_blocks_per_answer = 64;
 
     explicit headroom(std::size_t bytes) : headroom_bytes(bytes) {}
@@ -34,7 +34,7 @@ struct headroom {
             const std::size_t free = free_bytes();
             lock.lock();
             const std::size_t room = free > headroom_bytes ? free - headroom_bytes : 0;
-            // What was answered meanwhile is given out in part already: the smaller of both is right for both.
+            // Another answer that came meanwhile is partly used up: the smaller of both is right for both.
             room_bytes = num_answers++ == seen ? room : std::min(room, room_bytes);
             small_blocks_left = small_blocks_per_answer;
         }

@@ -81,7 +81,7 @@ void visit_holders(int device, holder_visitor visit, void* user) {
             return e->number > done && e->of == &of && e->device == device;
         });
         if (at == all.entries.end()) return;
-        // Stays where it is until nobody asks, whether it is in the list or not.
+        // The entry lives until `num_asking` is 0, even after it was removed from the list.
         ledger::entry* const e = at->get();
         done = e->number;
         ++e->num_asking;

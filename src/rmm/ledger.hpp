@@ -1,11 +1,10 @@
-// The ledger: who in this process holds memory of which device.
+// The ledger: the holders of memory in this process, by device.
 //
-// Everything that takes memory from the driver, or keeps some for others, has a holder here for as long as it lives. A
-// device is one of `the_driver()`: where a thread is in a `driver_scope`, it enters and sees the devices of that
-// driver. The ledger keeps no figures; a holder is asked when somebody looks. What several holders pass on to each
-// other is counted once: where it comes from the driver (`takes_from_driver`). Owns: the list, which is never
-// destroyed. Must not know: what holders are. Any thread; no lock is held while a holder is asked, so that a holder may
-// lock what it likes.
+// Every object that takes memory from the driver, or keeps some for others, has a holder here for its lifetime. A
+// device is one of `the_driver()`: in a `driver_scope` a thread enters and sees the devices of that driver. The ledger
+// keeps no figures; holders are queried on demand. Memory that several holders pass on to each other is counted once:
+// where it comes from the driver (`takes_from_driver`). Owns: the list, which is never destroyed. Must not know: the
+// types of holders. Any thread; no lock is held during a call of a holder, so a holder may take any lock.
 #pragma once
 
 #include <cstddef>
@@ -51,13 +50,13 @@ class memory_holder {
     /// O(blocks in use). What is counted elsewhere too has the tag `of_a_pool`.
     virtual void add_by_tag(tag_sums* sums) { (void)sums; }
     virtual void add_blocks(std::vector<held_block>* blocks) { (void)blocks; }
-    /// Lets go of up to about `bytes` that nobody uses, so that the driver has them again. Returns how many; waits for
-    /// no lock that is held over calls of others.
+    /// Returns up to about `bytes` of unused memory to the driver. Result: the bytes returned. Waits for no lock that
+    /// is held over calls of others.
     virtual std::size_t give_back(std::size_t bytes) noexcept {
         (void)bytes;
         return 0;
     }
-    /// Whether the holder gave this memory to somebody who still has it. O(1).
+    /// Whether the holder gave this memory out, and it is still in use. O(1).
     virtual bool gave(const void* memory) noexcept {
         (void)memory;
         return false;
@@ -71,7 +70,7 @@ class memory_holder {
 
 /// A device of `the_driver()`. Throws std::bad_alloc.
 void enter_ledger(int device, memory_holder& holder);
-/// Afterwards nobody asks the holder. Waits until nobody does. Of a holder that is not in the ledger: nothing.
+/// Removes the holder, and blocks until running calls of it have returned. Ignores a holder that is not in the ledger.
 void leave_ledger(memory_holder& holder) noexcept;
 
 /// f(memory_holder&) for the holders of a device of `the_driver()`, in the order in which they came. What `f` throws
@@ -96,8 +95,8 @@ class transit_scope {
   private:
     const int device_;
 };
-/// Whether anybody is in such a scope of the device. Who asks this first and then the holders' figures misses nothing
-/// that was taken before. (Devices of other drivers with the same number count too.)
+/// Whether any thread is in such a scope of the device. A caller that checks this before it reads the holders' figures
+/// misses nothing that was taken before. (Devices of other drivers with the same number count too.)
 bool is_in_transit(int device) noexcept;
 
 /// What a resource that has no memory of its own takes from the driver, block by block. All objects of such a class

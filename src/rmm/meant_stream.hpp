@@ -22,14 +22,14 @@ inline bool means_another(cuda_stream_view given) noexcept {
            default_stream_now == default_stream::per_thread;
 }
 
-/// For a resource that calls nobody with the result.
+/// The stream that `given` stands for, in a resource that does not pass it on.
 inline cuda_stream_view meant(cuda_stream_view given) noexcept {
     if (means_another(given)) [[unlikely]]
         return cuda_stream_view{per_thread_stream_handle()};
     return given;
 }
 
-/// For one that asks others for memory: while it lives, handle 0 means the legacy stream, whoever is called with it.
+/// As `meant`, in a resource that asks others for memory: while it lives, handle 0 means the legacy stream.
 class meant_stream {
   public:
     explicit meant_stream(cuda_stream_view given) noexcept
@@ -50,8 +50,8 @@ class meant_stream {
     const bool marked_;
 };
 
-/// How those are called who are asked for memory in turn, resources and callbacks of the program among them: with the
-/// handle that the served call was given, which again means what it meant.
+/// The stream argument for resources and callbacks that are asked for memory on behalf of a call: the handle that this
+/// call was given, with its original meaning.
 class onward_stream {
   public:
     explicit onward_stream(cuda_stream_view used) noexcept : stream_(used) {

@@ -1,7 +1,7 @@
 // The blocks behind tracking_resource_adaptor.
 //
-// They lie in sixteen tables by address, each with a lock of its own, so that threads seldom meet. Once somebody has
-// asked for the std::map that the interface promises, they lie in that map instead, so that the reference stays true.
+// Sixteen tables by address, each with its own lock, reduce contention. After the first call for the std::map that the
+// interface promises, the blocks are in that map instead, so that the returned reference stays up to date.
 //
 // Owns: the records and their stacks. Must not know: resources. Any thread; locks are held for a fraction of a
 // microsecond, but for the change into a map and the copy for a text.

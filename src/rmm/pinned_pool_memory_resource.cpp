@@ -22,8 +22,8 @@ namespace mr {
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
-// The first is ready in some 3 ms. Each is as large as all before it: a request waits no longer than the pool has grown
-// already, and half of the pool's memory is in pieces that large requests fit into.
+// The first segment is ready in some 3 ms. Each is as large as all before it: a request waits no longer than the pool
+// has grown already, and half of the pool's memory is in segments that hold large requests.
 constexpr std::size_t smallest_segment = 64 * mib;
 constexpr std::size_t largest_segment = 4096 * mib;
 constexpr std::size_t growth_on_demand = 256 * mib;
@@ -71,7 +71,7 @@ struct pinned_pool_memory_resource::growing_pool {
             while (!stop.load() && pool.engine().grow_ahead(segment, target))
                 segment = std::clamp(pool.held_bytes(), smallest_segment, largest_segment);
         } catch (const std::exception& e) {
-            // Whoever asks for what is not there tries again, and is told why there is none.
+            // A request that needs the missing memory retries the growth, and throws with the reason.
             rmm::detail::report_misuse("a pinned pool could not grow ahead: ", e.what());
         }
         const kmm::locks::Guard in(mutex);

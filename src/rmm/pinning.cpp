@@ -75,7 +75,7 @@ void touch(std::byte* address, std::size_t bytes) noexcept {
 /// False where the driver's own call has to do it.
 bool register_pages(Driver& d, std::size_t bytes, pinned_block* out) noexcept {
     const bool real = d.kind() != driver::Kind::host;
-    // A little more than the pages themselves: page tables, and something for everybody else.
+    // A little more than the pages themselves: page tables, and a reserve for other processes.
     if (bytes > ~std::size_t{0} / 2 || (real && bytes + bytes / 256 > driver::available_memory_bytes())) return false;
     if (real && !addresses_are_shared(d)) return false;
     pinned_block b;
@@ -128,7 +128,7 @@ void unpin(Driver& d, const pinned_block& b) noexcept {
     }
     const Status status = d.unregister_host(b.address);
     report_failure(status, "release page-locked memory");
-    // What the driver still holds must not be given to anybody else.
+    // Pages that the driver still holds must stay mapped.
     if (status.ok() || status.code == Code::shut_down) ::munmap(b.reservation, b.reserved_bytes);
 }
 

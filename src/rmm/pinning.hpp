@@ -36,7 +36,7 @@ inline constexpr std::size_t pin_from_bytes = std::size_t{32} << 20;
 /// call, for exactly `bytes`. Must be called with a device current.
 kmm::driver::Status pin(kmm::driver::Driver& driver, std::size_t bytes, pinned_block* out) noexcept;
 
-/// Gives back what `pin` gave. Waits for what the driver waits for; nobody may use the memory any more.
+/// Frees a block of `pin`, which must not be in use any more. Blocks as long as the driver's call.
 void unpin(kmm::driver::Driver& driver, const pinned_block& block) noexcept;
 
 /// For the pinned resources: `pin` from `pin_from_bytes` on, else the driver's own call.

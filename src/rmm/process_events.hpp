@@ -1,4 +1,4 @@
-// Telling objects with locks and buffers that the process forks or exits; and who a thread is.
+// Notifies objects with locks and buffers of fork and exit; identifies threads.
 //
 // Owns: the list of those objects. Must not know: what they are. Any thread.
 #pragma once
@@ -7,8 +7,8 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
 
-/// Something that must be whole when the process forks. Objects are told in the order of `place`, and of their making,
-/// so that whoever locks in that order cannot get stuck; after the fork in the reverse order.
+/// An object that must be consistent when the process forks. Objects are notified in the order of `place` and of their
+/// construction, the lock order, so that they cannot deadlock; after the fork in the reverse order.
 class process_observer {
   public:
     /// Who writes to loggers or sinks; loggers; sinks. The log of kmm writes to the program's handler.

@@ -78,11 +78,11 @@ struct sink::state final : process_observer {
     }
     void after_fork(bool in_child) noexcept override KMM_RELEASE(mutex) {
         if (in_child) {
-            if (!delivers_here()) {  // whoever did is not here
+            if (!delivers_here()) {  // the delivering thread does not exist in the child
                 waiting.clear();
                 delivering = false;
             }
-            new (&free_again) kmm::locks::Condition;  // nor who waited there
+            new (&free_again) kmm::locks::Condition;  // nor do its waiters
         }
         mutex.unlock();
     }

@@ -18,7 +18,7 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// A registration. Whoever calls its reclaimer counts in it.
+/// A registration. `num_calls`: running calls of its reclaimer.
 struct reclaimer_registration::entry {
     const rmm::detail::driver::Driver* of = nullptr;
     int device = -1;
@@ -36,8 +36,8 @@ namespace {
 
 using entry = mr::reclaimer_registration::entry;
 
-// Where reclaimers free little in each call an allocation may need many; where several allocations take from each other
-// what is freed, it must end.
+// An allocation needs several rounds if reclaimers free little in each call. The limit ends the search of allocations
+// that take freed memory from each other.
 constexpr int max_rounds = 64;
 
 constinit thread_local int num_reasons_not_to_ask = 0;
@@ -74,7 +74,7 @@ std::size_t reclaim_rounds::ask_holders() noexcept {
     return freed;
 }
 
-/// False if nobody can help.
+/// False if the request exceeds the total memory of a full device.
 bool reclaim_rounds::begin(bool device_is_full) noexcept {
     deadline_ = std::chrono::steady_clock::now() + patience;
     std::size_t free_bytes = 0;
@@ -89,7 +89,7 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
     const mr::no_reclaim_scope alone;
     const meant_stream stream(stream_);
     while (round_ < max_rounds && std::chrono::steady_clock::now() < *deadline_) {
-        // Nobody loses anything by giving back what is not used.
+        // Unused memory of other pools first: it costs them nothing.
         if (device_is_full && !asked_holders_) {
             asked_holders_ = true;
             if (ask_holders() > 0) return freed_ = true;
@@ -112,7 +112,7 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
         asked_reclaimers_ = true;
         ++e->num_calls;
         in.unlock();
-        // What it allocates is its own.
+        // Blocks that the reclaimer allocates have no tag of the caller.
         const tag_number tag_before = std::exchange(tag_of_thread, untagged);
         const entry* const outer = std::exchange(called_now, e);
         const reclaim_search search{device_is_full, asker_, round_, *deadline_};
@@ -128,7 +128,7 @@ bool reclaim_rounds::ask(bool device_is_full) noexcept {
         in.unlock();
         if (freed == 0) continue;
         freed_ = true;
-        // What was freed may have gone to another pool.
+        // The freed memory may have gone to another pool.
         if (device_is_full) (void)ask_holders();
         return true;
     }

@@ -1,8 +1,8 @@
-// What an allocation does that is short of memory: asks others to free some.
+// Reclaims memory for an allocation that is short of it: calls other holders and reclaimers.
 //
-// Owns: the registered reclaimers, each of a device of `the_driver()`; for each thread, whom it may ask. Must not know:
-// who asks. Any thread. Nobody is asked with a lock held, so whoever asks must hold none either, nor any mark for which
-// others wait.
+// Owns: the registered reclaimers, each of a device of `the_driver()`; the scopes of each thread that forbid calls.
+// Must not know: the allocating resources. Any thread. Holders and reclaimers are called without a lock; so the caller
+// must hold no lock either, nor any mark for which others wait.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
 
-/// While a pool asks its upstream: whoever is short of memory there asks nobody (the pool itself does, when it knows
-/// how little would do and holds nothing up), and what it hands out is the pool's.
+/// While a pool calls its upstream: a shortage there reclaims nothing (the pool does so itself, once it knows the least
+/// that it needs and holds nothing up), and blocks of upstream have the tag `of_a_pool`.
 class upstream_call {
   public:
     upstream_call() noexcept : before_(tag_of_thread) { tag_of_thread = of_a_pool; }
@@ -35,7 +35,7 @@ class upstream_call {
     const mr::no_reclaim_scope alone_;
 };
 
-/// What this thread asks for during this scope it can do without: no user's callback makes room for it.
+/// Requests of this thread during this scope are optional: no callback of the program makes room for them.
 class optional_request {
   public:
     optional_request() noexcept;
@@ -44,7 +44,7 @@ class optional_request {
     optional_request& operator=(const optional_request&) = delete;
 };
 
-/// Allocations of this thread ask no reclaimer during this scope, but pools for what they do not use. Nests.
+/// Allocations of this thread call no reclaimer during this scope, but reclaim unused memory of pools. Nests.
 class no_reclaimers_scope {
   public:
     no_reclaimers_scope() noexcept;
@@ -53,29 +53,29 @@ class no_reclaimers_scope {
     no_reclaimers_scope& operator=(const no_reclaimers_scope&) = delete;
 };
 
-/// What a reclaimer of this library may want to know of the search that calls it.
+/// The search that calls a reclaimer, for reclaimers of this library.
 struct reclaim_search {
-    /// The driver has no more. Else only some resource has reached a limit of its own, and what the driver gets back is
-    /// no help.
+    /// The driver has no more memory. Else a resource has reached a limit of its own, and memory given back to the
+    /// driver does not help.
     bool device_is_full = false;
     memory_holder* asker = nullptr;  ///< the resource that is short; null: one that is no holder
-    int round = 0;                   ///< everybody has been asked so often before
+    int round = 0;                   ///< number of complete rounds before this one
     std::chrono::steady_clock::time_point deadline;
 };
 /// Of the innermost call of `reclaim` on this thread; null outside of any.
 const reclaim_search* current_search() noexcept;
 
-/// The search of one allocation for memory. Everybody is asked once a round; rounds go on as long as somebody frees
-/// something, but not for ever, nor for longer than `patience`. Where the device is full, nobody is asked for more than
-/// it has in all.
+/// The search of one allocation for memory. Each round calls every holder and reclaimer once. Rounds are repeated while
+/// they free something, up to a limit and to the timeout `patience`. A request larger than the total memory of a full
+/// device reclaims nothing.
 class reclaim_rounds {
   public:
-    /// `asker`, if it has a holder, is not asked to give anything back.
+    /// `asker`: the holder that is short, which is not called; null: none.
     reclaim_rounds(int device, std::size_t bytes, cuda_stream_view stream, memory_holder* asker) noexcept
         : device_(device), bytes_(bytes), stream_(stream), asker_(asker) {}
 
-    /// Asks until somebody has freed something: true, then the allocation is worth another try. `device_is_full`: the
-    /// driver has no more, so that it helps if other pools give back what they do not use.
+    /// Continues the search until something was freed. True: retry the allocation. False: the search has failed.
+    /// `device_is_full`: the driver has no more, so that unused memory of other pools helps.
     bool ask(bool device_is_full) noexcept;
     static constexpr std::chrono::seconds patience{10};
 
@@ -88,7 +88,7 @@ class reclaim_rounds {
     const cuda_stream_view stream_;
     memory_holder* const asker_;
     bool asked_holders_ = false;
-    // Who was asked last in this round, in the order of asking.
+    // The reclaimer called last in this round: its place in the order of calls.
     int priority_ = 0;
     std::uint64_t number_ = 0;
     bool asked_reclaimers_ = false;
@@ -97,7 +97,7 @@ class reclaim_rounds {
     std::optional<std::chrono::steady_clock::time_point> deadline_;
 };
 
-/// What `call(void** out)`, a call of the driver, allocates; asks others where the driver has no more, and throws (with
+/// Allocates by `call(void** out)`, a call of the driver; reclaims if the driver is out of memory, and throws (with
 /// `what` in the text) if that does not help.
 template<typename F>
 void* allocate_or_reclaim(int device, std::size_t bytes, cuda_stream_view stream, memory_holder* asker,

@@ -45,7 +45,7 @@ std::string frame_text(void* frame) {
 }  // namespace
 
 stack_trace::stack_trace() {
-    // This constructor, and what stands between it and `backtrace` (a sanitizer), is nobody's business.
+    // Drops the frames of this constructor and of a sanitizer's wrapper of `backtrace`.
     constexpr int most_inner_frames = 4;
     void* frames[max_frames + most_inner_frames];
     const int num_frames = backtrace(frames, max_frames + most_inner_frames);

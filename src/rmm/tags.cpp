@@ -52,7 +52,7 @@ tag_number number_of_tag(const char* name) {
     // The place may hold another text by now.
     if (slot.text == name && std::strcmp(slot.name, name) == 0) return slot.number;
     if (lost_in_fork()) return untagged;
-    const driver::DriverUse use;  // whoever forks meanwhile leaves a child that must not wait for this lock
+    const driver::DriverUse use;  // a child forked meanwhile returns above instead of waiting for this lock
     tag_names& all = all_names();
     const kmm::locks::Guard in(all.mutex);
     auto at = all.numbers.find(name);

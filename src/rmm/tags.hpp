@@ -31,7 +31,7 @@ inline tag_number current_tag() noexcept {
 
 /// The same name has the same number. Throws std::bad_alloc.
 tag_number number_of_tag(const char* name);
-/// Of a name that nobody has used: `untagged`.
+/// `untagged` for a name that was never used.
 tag_number find_tag(const char* name) noexcept;
 /// Lives as long as the process.
 const char* name_of_tag(tag_number tag) noexcept;

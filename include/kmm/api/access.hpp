@@ -146,7 +146,7 @@ constexpr auto mapper_of(T& argument) {
     }
 }
 
-// Nobody writes `write(read(A))`, but `A[..]` is a Read.
+// The type of the argument itself: `A[..]` is a Read, so that `write(A[..])` has to unwrap it.
 template<typename T>
 using argument_of_t = std::remove_reference_t<decltype(argument_of(std::declval<T&>()))>;
 

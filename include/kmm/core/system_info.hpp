@@ -50,7 +50,7 @@ class DeviceInfo {
     std::size_t total_memory_size() const noexcept;
     /// Bytes that the runtime may use at most.
     std::size_t memory_limit() const noexcept;
-    /// Bytes that are free now, whoever used the rest.
+    /// Bytes free on the device now: allocations of all processes count as used.
     std::size_t free_memory() const;
     dim3 max_block_dim() const noexcept;
     dim3 max_grid_dim() const noexcept;

@@ -13,7 +13,7 @@ struct Deadline {
     bool bounded = true;  ///< false: so far away that it will not come
 };
 
-/// A wait longer than this has no end: adding it to the clock could overflow, and nobody sees it end.
+/// Longer waits (9.5 years) count as unbounded, since adding them to the clock could overflow.
 inline constexpr double unbounded_wait_seconds = 3.0e8;
 
 template<typename Rep, typename Period>

@@ -84,8 +84,8 @@ class KernelHandleTable {
 
     static constexpr std::size_t size_of(std::size_t s) noexcept { return first_size << (2 * s); }
     static std::uint64_t hash_of(const void* function, std::uintptr_t variant) noexcept {
-        // Functions are 16-byte aligned at least: the low bits say nothing. 2^64 divided by the golden ratio, and a
-        // random odd number, spread what is left over the upper half.
+        // Functions are aligned to 16 bytes at least: the low bits are dropped. Multiplying by 2^64 divided by the
+        // golden ratio, and by a random odd number, spreads the others over the upper half.
         const std::uint64_t bits = reinterpret_cast<std::uintptr_t>(function) >> 4;
         return (bits * 0x9e3779b97f4a7c15u + variant * std::uint64_t{0xd6e8feb86659fd93u}) >> 32;
     }

@@ -18,8 +18,8 @@ class Runtime;
 namespace detail {
 
 /// Who runs a task: host launchers run on the host, near the device that owns the chunk; device launchers on the owner.
-/// IR: a device launcher on the host; a device that the runtime does not have, for host launchers too. NA: a set of
-/// streams.
+/// IR: a device launcher on the host; a device, or a set of streams, that the handle does not have, for host launchers
+/// too.
 ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInfo& info);
 
 /// Grid, block and shared memory of a kernel on a chunk. False if the chunk is empty. IA naming axis and limit.

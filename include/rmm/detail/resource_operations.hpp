@@ -105,14 +105,14 @@ struct raw_ref {
     resource_operations const* operations;
 };
 
-/// What `allocate_on` and `deallocate_on` come to where `meant` is another handle: seldom, so out of the way.
+/// Slow path of `allocate_on` and `deallocate_on`: `meant` is another handle than `given`.
 RMM_EXPORT void* allocate_marked(raw_ref const& ref, std::size_t bytes, std::size_t alignment, cuda_stream_view given,
                                  cuda_stream_view meant);
 RMM_EXPORT void deallocate_marked(raw_ref const& ref, void* ptr, std::size_t bytes, std::size_t alignment,
                                   cuda_stream_view given, cuda_stream_view meant);
 
-/// Stream-ordered calls by whoever knows what handle `given` means: it is what resources of the program see, and those
-/// of this library work on `meant`.
+/// Stream-ordered calls with an explicit stream `meant` for handle `given`: resources of the program receive `given`,
+/// resources of this library work on `meant`.
 RMM_UNIT_INLINE void* allocate_on(raw_ref const& ref, std::size_t bytes, std::size_t alignment, cuda_stream_view given,
                                   cuda_stream_view meant) {
     return given.value() == meant.value() ? ref.operations->allocate(ref.resource, bytes, alignment, given)

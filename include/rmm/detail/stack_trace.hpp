@@ -1,4 +1,4 @@
-// Who called: addresses now, names when somebody reads them.
+// Stack traces: captured as addresses, resolved to names on demand.
 #pragma once
 
 #include <iosfwd>

@@ -9,7 +9,7 @@ inline namespace kmm_v0 {
 namespace mr {
 
 /// Allocates managed memory in stream order from the pool that the driver keeps for the current device, which it does
-/// not own: release threshold and contents are the driver's, and shared with everybody. 0 bytes are null. Throws
+/// not own: release threshold and contents are shared with all users of that pool. 0 bytes are null. Throws
 /// rmm::bad_alloc or rmm::out_of_memory. Equal iff the pools are the same. Thread-safe.
 class RMM_EXPORT cuda_async_managed_memory_resource final : public device_memory_resource {
   public:

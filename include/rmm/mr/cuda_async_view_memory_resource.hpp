@@ -1,4 +1,4 @@
-// A stream-ordered memory pool of the driver that somebody else owns.
+// A non-owning view of a stream-ordered memory pool of the driver.
 #pragma once
 
 #include <rmm/detail/cuda_types.hpp>

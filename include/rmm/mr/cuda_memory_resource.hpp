@@ -9,7 +9,8 @@ namespace mr {
 
 /// Memory of the current device, straight from the driver (cudaMalloc, cudaFree). Freeing is ordered by the driver and
 /// may wait for the device. The stream is ignored, unless it is being captured: what is freed there goes back when the
-/// graph and its executable graphs are gone. Any two are equal. Thread-safe.
+/// graph and its executable graphs are gone. So the stream of a free must exist, or have been an rmm::cuda_stream. Any
+/// two are equal. Thread-safe.
 class RMM_EXPORT cuda_memory_resource final : public device_memory_resource {
   public:
     cuda_memory_resource() = default;

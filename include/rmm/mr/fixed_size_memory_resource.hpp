@@ -17,9 +17,9 @@ namespace mr {
 /// - Takes `block_size * blocks_to_preallocate` bytes from upstream when it is made and whenever it runs dry; less,
 ///   down to one block, where upstream refuses that. A refusal of one block throws rmm::out_of_memory; the resource
 ///   stays usable.
-/// - Where streams would have to wait for each other's blocks again and again, takes a block more for each stream,
-///   until four for each or as many as are in use are free; all in all at most a fourth of what it would hold without
-///   that. Upstream may refuse it, and no failure callback is called then. Not in a program that has captured streams.
+/// - Where streams would repeatedly wait for each other's blocks, takes one more block for each stream, until four for
+///   each, or as many as are in use, are free; in all at most a fourth of the memory it would hold otherwise. Upstream
+///   may refuse it, and no failure callback is called then. Not in a program that has captured streams.
 /// - Stream order, wrong frees, threads and equality as for pool_memory_resource; memory goes back in the destructor.
 /// - O(1), amortized over growth.
 template<typename Upstream>

@@ -13,10 +13,10 @@ namespace RMM_NAMESPACE {
 inline namespace kmm_v0 {
 namespace mr {
 
-/// New beyond RMM. What pool_memory_resource<pinned_host_memory_resource> is, but that the constructor returns at once:
-/// a thread of the pool's takes segment after segment until `initial_size` bytes are held (about 25 GiB a second where
-/// 16 threads can touch pages), and requests are served from what is there. A request waits only while what it needs is
-/// being pinned: for a segment, or, if it is larger than that, for one of its size, which the thread takes next.
+/// New beyond RMM. A pool_memory_resource<pinned_host_memory_resource> whose constructor returns at once: a thread of
+/// the pool pins segment after segment until `initial_size` bytes are held (about 25 GiB a second where 16 threads can
+/// touch pages), while requests are served from the segments pinned so far. A request that does not fit waits for the
+/// next segment or, if it is larger, for one of its own size, which the thread pins next.
 ///
 /// - Segments are of 64 MiB to 4 GiB, each as large as all before it; no block crosses from one into another. Where the
 ///   initial size is not reached, because the machine has no more, the pool goes on with what it has.

@@ -1,4 +1,4 @@
-// Whoever can free memory when somebody else has none left says so here.
+// Reclaimers: callbacks that free memory when an allocation is short of it.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,23 @@ class RMM_EXPORT reclaimer {
   public:
     virtual ~reclaimer();
     /// An allocation on the device of the registration is short of `bytes`. Frees about as much, if it can, and returns
-    /// how many bytes it freed (0: nothing, so that others are asked).
+    /// the number of freed bytes (0: nothing; the next reclaimer is called).
     ///
-    /// - Free in stream order: deallocate with `stream`, the stream of the allocation, if what is freed is ready for
+    /// - Free in stream order: deallocate with `stream`, the stream of the allocation, if the freed memory is ready for
     ///   it, or with the stream that used it last. Need not, and should not, wait for the device.
     /// - Called on the allocating thread, with that device current, possibly by several threads at a time, with no lock
     ///   of this library held. Must not wait for another thread that allocates.
-    /// - May allocate; that allocation asks nobody.
+    /// - May allocate; such an allocation calls no reclaimer and no other pool.
     virtual std::size_t reclaim(std::size_t bytes, cuda_stream_view stream) noexcept = 0;
 };
 
-/// For its lifetime, the reclaimer is asked whenever an allocation on the device is short of memory, by a resource of
-/// this library: one for which the driver has no more, a pool at its maximum or that upstream refuses, a limiting
-/// adaptor at its limit. Idle memory of other pools is given back first (where the driver has no more); then reclaimers
-/// are asked, the lowest `priority` first, and in the order of registration where that is equal. The allocation is
-/// tried again after each that freed something, and fails when nobody has freed anything since everybody was asked
-/// last, or after ten seconds. Nobody is asked for more than a device that is full has in all. An allocation of a pool
-/// on a stream that is being captured asks nobody. Runtimes of kmm are reclaimers of their devices with priority 100.
+/// For its lifetime, the reclaimer is called whenever a resource of this library is short of memory on the device: the
+/// driver has no more, a pool is at its maximum or refused by upstream, a limiting adaptor is at its limit. If the
+/// driver has no more, idle memory of other pools is given back first. Then reclaimers are called, the lowest
+/// `priority` first, equal ones in the order of registration. The allocation is retried after each step that freed
+/// something. It fails after a round that freed nothing, after 64 rounds, or after ten seconds. Two allocations reclaim
+/// nothing: one larger than the total memory of a full device, and one of a pool on a stream that is being captured.
+/// Runtimes of kmm are reclaimers of their devices with priority 100.
 class RMM_EXPORT reclaimer_registration {
   public:
     /// The reclaimer must outlive the registration. Throws std::bad_alloc.

@@ -1,4 +1,4 @@
-// Lists of boxes: what a kernel of ours moves, and what is left to strided copies.
+// Lists of boxes, which a kernel of ours or strided copies move.
 //
 // Owns: whether a device has the kernel. Must not know: rmm, kmm. Any thread; nothing here waits for the device, but
 // for the first call on a device, which loads the kernel.
@@ -80,8 +80,8 @@ Status VendorDriver::device_of(StreamHandle stream, int* out) noexcept {
     }
     bool is_current = stream == StreamHandle{} || stream == legacy_stream() || stream == per_thread_stream();
     if (!is_current) {
-        // Asking for the device of a stream that is captured would invalidate the capture. Whoever captures a stream
-        // has made its device current: else it could not launch there.
+        // Asking for the device of a captured stream would invalidate the capture. Its device is current: a capturing
+        // thread could not launch there otherwise.
         CaptureStatus capture = CaptureStatus::none;
         std::uint64_t id = 0;
         if (const Status status = capture_status(stream, &capture, &id); !status.ok()) return status;

@@ -75,7 +75,7 @@ void blocks_body(void* argument) {
     races::release(&op.end_clock);
 }
 
-/// Leaves `failed` set if nobody was there to take the exception.
+/// Leaves `failed` set if the launch had no KernelHooks::failure to take the exception.
 void end_launch_body(void* argument) {
     Op& op = *static_cast<Op*>(argument);
     races::acquire(&op.end_clock);
@@ -149,9 +149,9 @@ void Executor::submit(Stream& stream) noexcept {
     rouse();
 }
 
-/// There is a ready stream: sees to it that somebody takes it. With the lock held.
+/// Makes sure that a worker takes the ready stream. With the lock held.
 void Executor::rouse() noexcept {
-    if (searching_ > 0 && !races::tracked) return;  // whoever looks finds it, and calls this for what else is there
+    if (searching_ > 0 && !races::tracked) return;  // a spinning worker finds it, and calls this again for the rest
     if (races::tracked)
         wake_.notify_all();  // only one of them takes this stream
     else if (sleeping_ > 0)
@@ -290,7 +290,7 @@ Stream* Executor::run_turn(Stream& stream, bool front_is_done) noexcept {
             if (recycle) recycle_(stream);
             return next;
         }
-        if (next != nullptr) {  // there is more to do here, so that stream is for somebody else
+        if (next != nullptr) {  // there is more to do here, so another worker runs that stream
             submit(*next);
             next = nullptr;
         }

@@ -309,7 +309,7 @@ Status HostDriver::launch_graph(GraphExecHandle handle, StreamHandle stream_hand
             keeps = exec->keeps;
         }
         if (keeps.empty()) return {};
-        // What lives with the graph lives until the launch is done, whoever destroys the graph before.
+        // What lives with the graph lives until the launch is done, even if the graph is destroyed before.
         auto* const held = new Keeps(std::move(keeps));
         const Status status = host_callback(stream_handle, [](void* user) { delete static_cast<Keeps*>(user); }, held);
         if (!status.ok()) delete held;

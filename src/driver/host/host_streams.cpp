@@ -177,7 +177,7 @@ Status HostDriver::destroy_event(EventHandle handle) noexcept {
     Slots<Event>::retire(*event);
     {
         const locks::Guard lock(event->mutex);
-        ++event->record;  // a timestamp that is still queued belongs to nobody now
+        ++event->record;  // a timestamp that is still queued is dropped
     }
     events_.recycle(*event);
     return {};

@@ -104,7 +104,7 @@ Code Memory::allocate(std::size_t bytes, MemoryKind kind, Origin origin, int dev
 }
 
 void Memory::release(const Allocation& allocation) noexcept {
-    // Out of the map before the system can give the address to somebody else.
+    // Out of the map before the system can give the address away again.
     leave(allocation.address);
     system_free(reinterpret_cast<void*>(allocation.address), allocation.size_bytes);
     if (device_pays(allocation.origin)) unreserve(allocation.device, allocation.size_bytes);

@@ -1,4 +1,4 @@
-// What memory there is on the virtual devices and on the host, and who owns which address.
+// Memory of the virtual devices and of the host, and the owner of each address.
 //
 // Owns: the accounts of the devices and the map of all allocations. Must not know: streams, order. Any thread.
 #pragma once
@@ -17,7 +17,7 @@ namespace kmm::driver::host {
 
 struct Pool;
 
-/// Who gave the memory, and so who may take it back.
+/// Which calls allocated the memory, and so which may free it.
 enum class Origin : std::uint8_t { plain, managed, pinned, registered, pool, mapping };
 
 struct Allocation {
@@ -37,7 +37,7 @@ struct Allocation {
 class Memory {
   public:
     Memory(int num_devices, std::size_t bytes_per_device);
-    ~Memory();  ///< gives back what nobody freed
+    ~Memory();  ///< frees what was not released
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
 
@@ -51,9 +51,9 @@ class Memory {
 
     /// Memory of this kind, entered in the map. A device pays for memory of origin plain and pool.
     Code allocate(std::size_t bytes, MemoryKind kind, Origin origin, int device, Pool* pool, void** out) noexcept;
-    /// Takes back what `allocate` gave. The address must be one of its, and nobody may use the memory any more.
+    /// Takes back memory of `allocate`, which must not be in use any more.
     void release(const Allocation& allocation) noexcept;
-    /// Enters memory of somebody else. `invalid_argument` if a part of it is known already.
+    /// Enters memory that was allocated elsewhere. `invalid_argument` if a part of it is known already.
     Code enter(const Allocation& allocation) noexcept;
     void leave(std::uintptr_t address) noexcept;
 

@@ -23,7 +23,7 @@ struct Pool {
     std::atomic<std::uint32_t> generation{0};
     std::uint32_t slot = 0;
 
-    /// A block that nobody holds, usable after `stream` has reached `position`.
+    /// A free block, usable after `stream` has reached `position`.
     struct Free {
         void* pointer = nullptr;
         Stream* stream = nullptr;

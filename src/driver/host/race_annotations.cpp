@@ -17,8 +17,8 @@ namespace {
 // What a worker's own stack has; untouched pages cost nothing.
 constexpr std::size_t stack_bytes = 8 << 20;
 
-/// A fiber knows what its maker knew. Workers know too much (whoever they exchanged a lock with), so all fibers are
-/// made by one that never hears of anything.
+/// A new fiber happens after everything its maker has seen. Workers have seen each other through locks, which would
+/// hide races, so all fibers are made by one that never synchronises.
 struct Maker {
     locks::Mutex mutex;  // a fiber is in one place at a time
     void* fiber KMM_GUARDED_BY(mutex) = __tsan_create_fiber(0);

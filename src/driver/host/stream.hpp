@@ -46,7 +46,7 @@ struct Op {
     races::Clock enqueue_clock, begin_clock, end_clock;
 };
 
-/// Somebody who waits for a position: a stream (`blocked`), or a thread in `Stream::wait_until`.
+/// A waiter for a position: a stream (`blocked`), or a thread in `Stream::wait_until`.
 struct Waiter {
     std::uint64_t position = 0;
     Stream* blocked = nullptr;
@@ -71,7 +71,7 @@ class Stream {
 
     // ---- the queue; with `mutex` held
     locks::Mutex mutex;
-    /// A record that nobody uses. Throws std::bad_alloc.
+    /// A free record. Throws std::bad_alloc.
     Op* new_op() KMM_REQUIRES(mutex);
     void unused(Op* op) noexcept KMM_REQUIRES(mutex);
     std::uint64_t append(Op* op) noexcept KMM_REQUIRES(mutex);
@@ -79,10 +79,10 @@ class Stream {
     void append_wait(Stream& target, std::uint64_t position) KMM_REQUIRES(mutex);
     /// The next `num_ops` calls of the three above throw nothing, if all targets have slots below `num_slots`.
     void reserve(std::size_t num_ops, std::uint32_t num_slots) KMM_REQUIRES(mutex);
-    /// True if the stream has work and nobody runs it: the caller must submit it to the executor.
+    /// True if the stream has work and was not active: the caller must submit it to the executor.
     bool activate() noexcept KMM_REQUIRES(mutex);
-    /// True if nothing is queued or running: the slot can be recycled. Otherwise whoever finishes the last work does
-    /// it.
+    /// True if nothing is queued or running: the slot can be recycled. Otherwise the worker that finishes the last work
+    /// recycles it.
     bool destroy() noexcept KMM_REQUIRES(mutex);
     void set_failed(std::uint64_t position) noexcept KMM_REQUIRES(mutex);
     /// Whether work up to `position` failed; tells it once.
@@ -100,7 +100,7 @@ class Stream {
     void wait_until(std::uint64_t position, bool spin);
 
     // ---- for the worker that runs this stream
-    /// The next work, or null: then the stream is idle, somebody else may run it, and it must not be touched any more.
+    /// The next work, or null: then the stream is idle, another worker may run it, and it must not be touched any more.
     /// `*recycle`: it was destroyed and the caller must recycle its slot.
     Op* front(bool* recycle) noexcept;
     /// The first work is done. Streams that this unblocks are given to `unblock(Stream&)`.
@@ -150,7 +150,7 @@ class Stream {
     std::vector<std::unique_ptr<Op[]>> slabs_ KMM_GUARDED_BY(mutex);
     /// By slot of the target: the furthest position that was waited for.
     std::vector<std::uint64_t> waited_ KMM_GUARDED_BY(mutex);
-    bool active_ KMM_GUARDED_BY(mutex) = false;  ///< somebody runs it, will run it, or it is blocked
+    bool active_ KMM_GUARDED_BY(mutex) = false;  ///< running, submitted to run, or blocked
     bool destroyed_ KMM_GUARDED_BY(mutex) = false;
     std::uint64_t failed_at_ KMM_GUARDED_BY(mutex) = nobody;
     Waiter* waiters_ KMM_GUARDED_BY(mutex) = nullptr;  ///< by position

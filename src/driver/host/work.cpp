@@ -42,7 +42,7 @@ void perform_fill(const FillWork& fill) {
         std::memset(destination, static_cast<int>(fill.pattern[0]), total);
         return;
     }
-    // Doubles what is there up to a piece that stays in the first-level cache, then repeats that piece.
+    // Doubles a filled piece up to a size that stays in the first-level cache, then repeats it.
     constexpr std::size_t piece_limit = 8192;
     std::size_t piece = std::min(total, fill.pattern_bytes);
     std::memcpy(destination, fill.pattern, piece);

@@ -25,8 +25,8 @@ namespace {
 using graph::Task;
 using graph::TaskKind;
 
-// From so many chunks on a task copies several small ones, up to so many and so many bytes: below that a task costs
-// more than what it copies, above it threads would not share the work evenly, nor begin before much has arrived.
+// Copies of at least this many chunks put several small chunks into one task, up to both limits below. Smaller tasks
+// cost more than their copy; larger ones balance badly over threads and start late.
 constexpr std::size_t fewest_chunks_for_groups = 512;
 constexpr std::size_t most_parts = 64;
 constexpr std::size_t most_group_bytes = std::size_t{256} << 10;
@@ -153,7 +153,8 @@ void destroy_copy_group(void* payload) noexcept {
     for (std::size_t i = 0; i < group.num_parts; ++i) delete[] group.part(i).owned;
 }
 
-/// Inside a task nobody may wait: the source is read here and now, and the copy goes on from there.
+/// For a copy called inside a task, which must not wait for other tasks: copies the source into `part.owned` at once,
+/// where the copy's own task reads it.
 void read_source_now(const CopyShared& shared, CopyPart& part) {
     std::int64_t packed[max_rank];
     set_packed_strides(part.sizes, packed);
@@ -645,7 +646,7 @@ void fill_chunk(const DeviceResource* device, std::byte* to, const std::byte* el
     } else if (element_bytes <= largest_pattern) {
         device->fill_bytes(to, element_bytes * count, element, element_bytes);
     } else {
-        // The first element in pieces, then what is there again and again behind itself.
+        // Fills the first element piece by piece, then doubles the filled part by copies.
         for (std::size_t at = 0; at < element_bytes; at += largest_pattern) {
             const std::size_t piece = std::min(largest_pattern, element_bytes - at);
             device->fill_bytes(to + at, piece, element + at, piece);

@@ -168,7 +168,7 @@ bool has_home(RuntimeCore& core, MemoryId home) {
 ArrayRef bind_new(RuntimeCore& core, std::shared_ptr<ArrayRecord> array, LayoutRef layout) {
     auto binding = std::make_unique<Binding>(core.shared_from_this(), *array, std::move(layout));
     core.listeners().tell_bound(*binding->data, array->box(), false);
-    (void)array->bind(binding);  // nobody else knows the array yet
+    (void)array->bind(binding);  // cannot fail: no other thread has the array yet
     return array;
 }
 

@@ -99,7 +99,7 @@ memory::MemoryIndex Temporaries::memory_for(RuntimeCore& core, const Source& sou
     return piece.memory;
 }
 
-/// The chunks that the region lies in become accesses of the task: whoever places it chooses between them and a copy.
+/// Adds the chunks that the region lies in to the task's accesses. Placement chooses between them and a copy.
 void Temporaries::add_across(Task& task, std::uint32_t access, std::uint32_t temporary, const plan::SubmitPlan& plan,
                              const plan::Request& request, const DraftAccess& draft) {
     const plan::Temporary& t = plan.temporaries()[temporary];

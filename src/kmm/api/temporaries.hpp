@@ -74,7 +74,7 @@ class Temporaries {
     /// After all transfers have their places: a temporary counts as held (graph::HeldBytes) from its gather to its last
     /// use. O(tasks + temporaries).
     void add_to_held(const graph::TaskList& tasks, graph::TaskNumber first) noexcept;
-    /// Its place in the order is taken: memory and records belong to the runtime, which frees what nobody uses.
+    /// The submit has its place in the order: the arrays belong to the runtime from now on, which frees unused ones.
     void give_away() noexcept {
         for (Entry& e : entries_) (void)e.data.release();
     }

@@ -72,8 +72,8 @@ struct Warp {
     char tokens[warp_size][2] = {};
 };
 
-/// How many fibers of the race detector run in the process, for all OS threads together. A launch takes all that it
-/// needs at once: so nobody waits here while holding a part.
+/// Limits the fibers of the race detector that run in the process. A launch takes all that it needs at once: taking
+/// them in parts could deadlock.
 class RaceBudget {
   public:
     explicit RaceBudget(std::size_t fibers) : fibers_(fibers) {
@@ -182,7 +182,7 @@ class Engine {
     int voters_ = 0;
     detail::BarrierVotes result_{0, false, false};  // of the barrier that was left last
 
-    // Everybody must leave barrier n before barrier n + 2 can be left, so two tokens taken in turn are enough.
+    // Every thread must leave barrier n before barrier n + 2 can be left, so two tokens taken in turn are enough.
     unsigned barriers_left_ = 0;
     char barrier_tokens_[2] = {};
     char block_begins_ = 0;
@@ -385,13 +385,13 @@ void Engine::free_fibers() noexcept {
 
 // ---- waiting
 
-/// The thread on `self` waits; it already stands where somebody will find it. Throws Discarded if the block has failed.
+/// Suspends the thread on `self`, which is in a list already to be resumed from. Throws Discarded if the block failed.
 void Engine::wait(Fiber& self) {
     self.thread[0] = threadIdx.x;
     self.thread[1] = threadIdx.y;
     self.thread[2] = threadIdx.z;
     if (block_.moved != nullptr) {
-        // The loop on this fiber started this thread last; whoever goes on starts with the one after it.
+        // The loop on this fiber started this thread last. Another fiber goes on with the thread after it.
         *block_.moved = true;
         block_.moved = nullptr;
         ::uint3 next = threadIdx;
@@ -411,7 +411,7 @@ void Engine::wait(Fiber& self) {
     if (cancelled_) discard();
 }
 
-/// Somebody who can go on, or null if the block is finished.
+/// A fiber that can go on, or null if the block is finished.
 Fiber* Engine::next_to_run() noexcept {
     if (ready_.empty()) settle();
     return ready_.pop();
@@ -510,7 +510,7 @@ bool Engine::group_complete(const Warp& warp, std::uint32_t mask, WarpFunction f
     return true;
 }
 
-/// Gives the lanes of `group` their results and lets them go on. `caller` is among them and running; null: nobody is.
+/// Gives the lanes of `group` their results and resumes them. `caller`: the one that is running; null: none is.
 void Engine::finish_group(Warp& warp, std::uint32_t group, const WarpWait* caller) noexcept {
     std::uint32_t votes = 0;
     for (std::uint32_t rest = group; rest != 0; rest &= rest - 1) {

@@ -51,8 +51,8 @@ class alignas(64) Fiber {
     Fiber(const Fiber&) = delete;
     Fiber& operator=(const Fiber&) = delete;
 
-    /// Leaves `from`, which is running, and goes on in `to`. Returns when somebody switches back to `from`. With
-    /// `for_ever` nobody will, and what the sanitizers keep for `from` is given up.
+    /// Suspends `from`, which is running, and resumes `to`. Returns when `from` is resumed. `for_ever`: it never is,
+    /// and what the sanitizers keep for it is freed.
     static void switch_to(Fiber& from, Fiber& to, bool for_ever = false) noexcept;
     /// Fetches into the cache what a switch to this fiber will read first.
     void prefetch() const noexcept;

@@ -1,9 +1,9 @@
-// Takes what all threads of a runtime tell, stamps it, and hands it to consumers on a thread of its own.
+// Collects the events of all threads of a runtime, stamps them, and passes them to consumers on a thread of its own.
 //
-// Owns: batches of events between those who tell and the thread that hands them on, that thread, and the consumers.
-// Must not know: what becomes of an event. Whoever tells appends under a short lock; where the consumers are 128
-// batches of 4096 events behind it waits for them, so that nothing is dropped and memory stays bounded. The consumers
-// are half a second behind at most.
+// Owns: the batches of events between emitting threads and its own, that thread, and the consumers. Must not know: what
+// consumers do with an event. An emitting thread appends under a short lock. When the consumers are 128 batches of 4096
+// events behind, it waits for them, so that no event is dropped and memory stays bounded. The consumers are half a
+// second behind at most.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@
 
 namespace kmm::trace {
 
-/// What is made of events. All calls come from one thread, in the order in which things were told: those of one thread
-/// in their order, and what was told before something else began before that. Must not throw.
+/// A receiver of events. All calls come from one thread, in an order that agrees with each emitting thread's own;
+/// across threads, an event whose emission ended before another's began comes first. Must not throw.
 class Consumer {
   public:
     virtual ~Consumer() = default;
     virtual void bound(const Array& array, std::int64_t time_ns) noexcept = 0;
     virtual void named(Number array, const std::string& name, std::int64_t time_ns) noexcept = 0;
     virtual void submitted(const Task& task, std::int64_t time_ns) noexcept = 0;
-    /// `thread`: a small number for each thread of the process that tells.
+    /// `thread`: a small number for each emitting thread of the process.
     virtual void note(const Event& event, const Fence* fences, std::size_t num_fences, std::int64_t time_ns,
                       std::uint32_t thread) noexcept = 0;
-    /// Nothing may come for a while: what is ready should be where it belongs.
+    /// No event may come for a while: the consumer should write out what it has.
     virtual void flush() noexcept {}
-    /// Nothing comes any more. `lost`: events since it came for which the host had no memory.
+    /// No more calls follow. `lost`: events since the consumer was added that found no host memory.
     virtual void finish(std::uint64_t lost) noexcept = 0;
 };
 
@@ -38,17 +38,16 @@ class Collector final : public Sink {
   public:
     /// Listens to `emitter`, which outlives it, whenever there is a consumer.
     explicit Collector(Emitter& emitter) noexcept : emitter_(emitter) {}
-    /// Finishes all consumers. Nobody may tell any more.
+    /// Finishes all consumers. No thread may emit any more.
     ~Collector();
     Collector(const Collector&) = delete;
     Collector& operator=(const Collector&) = delete;
 
-    /// From now on the consumer is told. Any thread. Throws std::system_error where there is no thread for it, and
-    /// std::bad_alloc.
+    /// The consumer gets all events from now on. Any thread. Throws std::system_error if the system has no thread for
+    /// it, and std::bad_alloc.
     void add(std::unique_ptr<Consumer> consumer);
-    /// The consumer gets what was told before the call, and is finished and destroyed when it returns. Nothing happens
-    /// if it is not there any more. Not inside a call of a sink or consumer; blocks until the consumer has done its
-    /// work.
+    /// Passes the consumer all events from before the call, then finishes and destroys it. No effect if it was removed
+    /// already. Blocks until the consumer has done its work; not inside a call of a sink or consumer.
     void remove(const Consumer* consumer);
 
     // Sink
@@ -68,7 +67,7 @@ class Collector final : public Sink {
         Kind kind = Kind::event;
     };
     struct Batch {
-        // Not of the memory that is kept back for the scheduler's books: what finds none is lost, and counted.
+        // Without the host's reserve: an event without memory is lost, and counted.
         std::vector<Entry> entries;
         std::vector<Fence> fences;
         std::vector<Task> tasks;
@@ -86,8 +85,8 @@ class Collector final : public Sink {
     std::uint64_t num_lost() noexcept;
 
     Emitter& emitter_;
-    // Taken in this order: consumers_mutex_, mutex_, filling_lock_. Whoever tells takes the last, and where a batch is
-    // full the second.
+    // Lock order: consumers_mutex_, mutex_, filling_lock_. An emitting thread takes the last and, when a batch is full,
+    // the second.
     locks::ShortLock filling_lock_;
     Batch filling_ KMM_GUARDED_BY(filling_lock_);
     std::uint64_t lost_ KMM_GUARDED_BY(filling_lock_) = 0;

@@ -1,8 +1,8 @@
-// What happens in a runtime, as plain values, and where it is told.
+// The events of a runtime as plain values, and the sink that receives them.
 //
-// Owns: the types. An Emitter is the point to which a sink is attached; it is handed down to whoever has something to
-// tell, and costs a load and a branch while nobody listens. Must not know: files, records of tasks and chunks, how an
-// event is shown. Times are nanoseconds of `clock_ns`; the sink stamps what has none.
+// Owns: the types. A sink is attached to an Emitter, which is handed down to all code that emits events, and costs a
+// load and a branch while no sink is attached. Must not know: files, records of tasks and chunks, how an event is
+// shown. Times are nanoseconds of `clock_ns`; the sink stamps events without a time.
 #pragma once
 
 #include <atomic>
@@ -115,7 +115,7 @@ enum class What : std::uint8_t {
     wait_begins,  ///< task, from: it finds no memory there
     wait_ends,    ///< task, from
     memory,       ///< from, bytes: in use there; `other`: taken from the driver
-    // Told by whoever executes, with begin_ns and end_ns:
+    // Emitted by the executing thread, with begin_ns and end_ns:
     submit,    ///< task: the first; `other`: how many
     turn,      ///< of the scheduler
     fed,       ///< lane, position: it is on the stream
@@ -139,8 +139,8 @@ struct Event {
     std::int64_t end_ns = 0;
 };
 
-/// Who listens. Any thread; must not block for long, nor call whoever emits. What the host has no memory for is lost,
-/// and counted.
+/// A receiver of events. Called on any thread; must not block for long, nor call the emitting code. Events that find no
+/// host memory are lost, and counted.
 class Sink {
   public:
     virtual void bound(const Array& array) noexcept = 0;
@@ -161,14 +161,14 @@ class Emitter {
     /// Any thread; O(1). A sink may still be called for a moment after it was replaced: it must live as long as the
     /// threads that emit.
     void listen(Sink* sink) noexcept { sink_.store(sink, std::memory_order_release); }
-    /// Null: nobody listens.
+    /// Null: no sink is attached.
     Sink* sink() const noexcept { return sink_.load(std::memory_order_acquire); }
 
   private:
     std::atomic<Sink*> sink_{nullptr};
 };
 
-/// For what is made without anybody to tell.
+/// An emitter without a sink.
 inline const Emitter nobody_listens;
 
 }  // namespace kmm::trace

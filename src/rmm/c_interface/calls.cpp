@@ -286,7 +286,7 @@ void rmm_cupy_deallocate(void* resource, void* pointer, int) {
             block = r.sized.blocks.take(reinterpret_cast<std::uintptr_t>(pointer));
         }
         if (!block) {
-            // CuPy asks nobody for the error.
+            // CuPy does not query the last error: report it too.
             const char* const what = "memory is freed that rmm_cupy_allocate has not given, or twice";
             rmm::detail::report_misuse(what);
             throw invalid_argument(what);

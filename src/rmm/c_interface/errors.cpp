@@ -26,7 +26,7 @@ int note(int code, const char* text) noexcept {
     // Not in the middle of a letter.
     if (text[size] != 0)
         while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0u) == 0x80u) --size;
-    std::memmove(error.text, text, size);  // somebody may pass the text of the last error on
+    std::memmove(error.text, text, size);  // `text` may be the text of the last error itself
     error.text[size] = 0;
     return code;
 }

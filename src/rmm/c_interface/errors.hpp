@@ -41,7 +41,7 @@ int guarded(Work&& work) noexcept {
 
 void expect_not_null(const void* argument, const char* name);
 
-/// Of a struct of the caller's, which begins with it.
+/// The `struct_size` that a struct of the caller begins with. Throws invalid_argument for null or a too small size.
 template<typename Struct>
 std::size_t checked_struct_size(const Struct* out, const char* name) {
     expect_not_null(out, name);
@@ -52,7 +52,7 @@ std::size_t checked_struct_size(const Struct* out, const char* name) {
     return size;
 }
 
-/// No more than the caller's struct has room for, zeros behind what is known here.
+/// Copies at most `out->struct_size` bytes; zeros the bytes of the caller's struct beyond `Struct`.
 template<typename Struct>
 void write_struct(Struct* out, Struct value, const char* name) {
     const std::size_t size = checked_struct_size(out, name);

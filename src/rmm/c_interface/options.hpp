@@ -22,9 +22,9 @@ class options {
     std::optional<std::size_t> bytes(const char* key);
     std::optional<std::size_t> count(const char* key);
     bool flag(const char* key);
-    /// Refuses the resource for want of this key.
+    /// Throws: the resource needs this key.
     [[noreturn]] void miss(const char* key, const char* example) const;
-    /// Refuses keys that nobody has asked for, and says which there are.
+    /// Throws if an entry was not asked for; the text lists the known keys.
     void expect_no_more() const;
 
   private:

@@ -137,7 +137,7 @@ class opened final : public rmm_resource {
     Resource resource_;
 };
 
-/// A resource that C has not made, and who keeps it alive, if whoever set it has said that.
+/// A resource made outside the C interface, with its owner if one was set.
 class external final : public rmm_resource {
   public:
     external(int device, rmm::detail::owned_resource resource)

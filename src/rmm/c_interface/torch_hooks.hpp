@@ -18,12 +18,12 @@ void* allocate_for_torch(std::size_t bytes, int device, cudaStream_t stream);
 /// Throws what a resource of the program throws; the block then counts as freed. Memory that was not given is reported.
 void deallocate_for_torch(void* pointer, std::size_t bytes, int device, cudaStream_t stream);
 
-/// The stream uses the block: whoever gets its memory after the free comes after what is queued on the stream then. A
-/// block that was not given is ignored.
+/// Notes that the stream uses the block: its memory is reused only behind the work queued on the stream when the block
+/// is freed. An unknown block is ignored.
 void record_stream_for_torch(void* pointer, cudaStream_t stream);
-/// The bytes of the block; 0 of one that was not given.
+/// The bytes of the block; 0 of an unknown block.
 std::size_t size_for_torch(void* pointer);
-/// What pools that are set for the devices do not use goes back to the driver.
+/// Trims the pools that are the resources of the devices: unused memory goes back to the driver.
 void trim_for_torch();
 
 }  // namespace c_interface

@@ -1,8 +1,7 @@
-// Pools in the eyes of AddressSanitizer: what they hold and nobody has is poisoned. Only where the library was built
-// with it.
+// Poisons the free memory of pools for AddressSanitizer. Only in builds with it.
 //
-// A stream may use a block long after the host has freed it, and given it to somebody else. A callback on the stream
-// poisons it therefore, but for what is used by others whose own callback has not come yet.
+// A stream may use a block long after the host has freed it, even when the pool has reused the memory. Therefore a
+// callback on the stream poisons it, except the parts in other blocks whose callback is still to come.
 
 #include "driver/locks.hpp"
 #include "rmm/debug/memory_registration.hpp"
@@ -33,14 +32,14 @@ namespace detail {
 #ifdef RMM_HAS_ASAN
 namespace {
 
-/// Who uses a part of a pool: until its streams are done with it, which may be after the host has freed it.
+/// A block in use, until its streams have finished with it: possibly after the host has freed it.
 struct user {
     std::uintptr_t end;
     bool live;          // not freed yet
     bool kept = false;  // no callback comes for it
 };
 
-/// What a pool has and has given out. Lives as long as a callback may come.
+/// Regions and blocks of a pool. Lives until the last callback.
 class poison_book {
   public:
     using blocks = std::multimap<std::uintptr_t, user>;
@@ -49,7 +48,7 @@ class poison_book {
         const kmm::locks::Guard lock(mutex_);
         regions_[base] = base + bytes;
     }
-    /// What the book still has of it and nobody uses.
+    /// Poisons the parts of the range that are in a region of the book and in no block.
     void poison_unused(std::uintptr_t base, std::size_t bytes) {
         const kmm::locks::Guard lock(mutex_);
         poison_in_regions(base, base + bytes);
@@ -89,7 +88,7 @@ class poison_book {
         ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(block), bytes);
     }
 
-    /// The block that is freed now; it keeps its memory until `end_use`. Nothing: it is not in use.
+    /// The block that is freed now; it stays in the book until `end_use`. Nothing: it is not in use.
     std::optional<blocks::iterator> end_of_host_use(std::uintptr_t block) {
         const kmm::locks::Guard lock(mutex_);
         const auto [first, last] = blocks_.equal_range(block);
@@ -101,7 +100,7 @@ class poison_book {
         return std::nullopt;
     }
 
-    /// Its streams are done with it: poisons what nobody else uses.
+    /// Its streams have finished with it: poisons it, except parts in other blocks.
     void end_use(blocks::iterator block) {
         const kmm::locks::Guard lock(mutex_);
         const std::uintptr_t begin = block->first;
@@ -109,7 +108,7 @@ class poison_book {
         blocks_.erase(block);
         poison_in_regions(begin, end);
     }
-    /// Nobody knows for how long its streams go on with it: it stays open for as long as the region is there.
+    /// Its streams may use it at any later time: it stays unpoisoned until its region is removed.
     void keep_open(blocks::iterator block) {
         const kmm::locks::Guard lock(mutex_);
         const auto [first, last] = blocks_.equal_range(block->first);
@@ -150,7 +149,7 @@ class poison_book {
 
 std::uintptr_t address_of(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
-/// Memory that the program has called its own is left alone when the host has no memory for the book.
+/// Where the host has no memory for the book, a block stays unpoisoned.
 template<typename F>
 bool without_throwing(F&& f) noexcept {
     try {
@@ -178,7 +177,7 @@ class asan_registration final : public memory_registration {
         });
     }
     void remove_region(void* base, std::size_t bytes) noexcept override {
-        // What is not in the book must not be poisoned with what is: then nothing of the regions so far is.
+        // The book is incomplete, so a block could be poisoned by mistake: drop all regions.
         if (!without_throwing([&] { book_->remove_region(address_of(base), bytes); })) book_->remove_all();
     }
     void give(void* block, std::size_t bytes) noexcept override {
@@ -193,8 +192,8 @@ class asan_registration final : public memory_registration {
     }
 
   private:
-    /// Calls `f` when the stream has come so far. False if it cannot: in a capture it would become a part of the graph,
-    /// whose launches use the memory again.
+    /// Calls `f` behind the work queued on the stream. False if it cannot: in a capture it would become a part of the
+    /// graph, whose launches use the memory again.
     template<typename F>
     bool queue(cuda_stream_view stream, F f) {
         if (is_being_captured(driver_, stream)) return false;

@@ -17,12 +17,12 @@ namespace mr {
 namespace detail {
 namespace {
 
-// Page-locked memory costs a call of some 100 microseconds: so many frees share one.
+// Slots for copies of zones per allocation of page-locked memory, a call of some 100 microseconds.
 constexpr std::size_t slots_per_allocation = 128;
 constexpr std::size_t min_staging_bytes = std::size_t{1} << 20;
-// Of what has left the quarantine so much is remembered, to call a second free by its name.
+// Blocks remembered after they have left the quarantine, to recognise a double free.
 constexpr std::size_t most_remembered = 4096;
-// Texts on stderr; all are counted.
+// Leaks printed on stderr; all are counted.
 constexpr std::size_t most_leaks_printed = 32;
 
 std::size_t front_bytes(const debug_options& options) noexcept {
@@ -75,7 +75,7 @@ block_checker::~block_checker() {
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("could not look at the last blocks of ", of_.name, ": ", e.what());
     }
-    // What is left of frees that nobody could look at.
+    // Frees that could not be checked still own an event.
     for (const freed_ptr& b : unfinished_)
         if (b->event.native != nullptr) spare_events_.push_back(b->event);
     for (driver::EventHandle e : spare_events_) (void)driver_.destroy_event(e);
@@ -137,7 +137,7 @@ bool block_checker::copy(void* to, std::uintptr_t from, std::size_t bytes, cuda_
 
 void* block_checker::allocate(std::size_t bytes, cuda_stream_view stream) {
     if (bytes == 0) return nullptr;
-    // More than any upstream has: it says so itself.
+    // Larger than any upstream's memory: upstream refuses it.
     const bool has_room = bytes <= std::numeric_limits<std::size_t>::max() / 2;
     live_block b;
     b.history.bytes = bytes;
@@ -199,7 +199,7 @@ void block_checker::deallocate(void* ptr, std::size_t bytes, cuda_stream_view st
     }
 }
 
-/// `*is_noted`: the block is held back, or below has it. What throws before has done nothing.
+/// `*is_noted`: the block was entered in the quarantine or given back. An exception before that has no effect.
 void block_checker::take_back(const live_block& was, std::size_t bytes, cuda_stream_view stream, bool* is_noted) {
     std::list<freed_ptr> one;
     freed_block& b = *one.emplace_back(std::make_unique<freed_block>());
@@ -209,7 +209,7 @@ void block_checker::take_back(const live_block& was, std::size_t bytes, cuda_str
     const block_history& history = b.history;
     if (history.bytes != bytes) report(describe_wrong_free(debug_error::wrong_size, history, bytes, stream, of_));
     {
-        // Its place, should it be held back.
+        // Its entry, in case it is held back.
         const kmm::locks::Guard lock(mutex_);
         held_.emplace(history.address, &b);
     }
@@ -235,7 +235,7 @@ void block_checker::take_back(const live_block& was, std::size_t bytes, cuda_str
                                     "wait for a stream, to look at a block");
 }
 
-/// Out of the table of blocks in use; empty if it is not there.
+/// Removes the block from the table of blocks in use; empty if it is not there.
 block_checker::live_map::node_type block_checker::take_live(std::uintptr_t address) {
     kmm::locks::Lock lock(mutex_);
     tended_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return !reading_live_; });
@@ -258,7 +258,7 @@ void block_checker::report_unknown(const block_history& freed, std::size_t bytes
                                of_));
 }
 
-/// Queues all that is to be known of the block, and decides whether it is held back.
+/// Queues the copies, the fill and the event of the free, and decides whether the block is held back.
 void block_checker::queue_checks(freed_block& b, bool has_zones, cuda_stream_view stream) {
     const block_history& h = b.history;
     if (registration_ != nullptr) registration_->take(reinterpret_cast<void*>(h.address), h.bytes, stream);
@@ -284,7 +284,7 @@ void block_checker::queue_checks(freed_block& b, bool has_zones, cuda_stream_vie
     b.event = {};
 }
 
-/// Under the lock. Only for the words of later findings: where the host has no memory for it, they say less.
+/// Only for the texts of later findings, which say less if the host has no memory for it.
 void block_checker::remember(const block_history& history) noexcept {
     if (recent_order_.size() >= most_remembered) {
         recent_.erase(recent_order_.front());

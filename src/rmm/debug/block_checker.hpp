@@ -1,14 +1,14 @@
 // Puts red zones around blocks, fills them with patterns, holds freed ones back, and finds what a program did wrong.
 //
 // A block comes from below with its zones around it. A free queues, on its stream, copies of the zones into page-locked
-// memory, the pattern for freed memory, and an event. Each call of the checker looks at some frees whose events have
-// passed. What leaves the quarantine is copied to the host on a stream of the checker and compared. The stream of a
-// free is not touched after the call that brought it: it may be gone.
+// memory, the pattern for freed memory, and an event. Each free also checks some earlier frees whose events have
+// passed. A block that leaves the quarantine is copied to the host on a stream of the checker and compared. The stream
+// of a free is not touched after the call that brought it: it may be destroyed.
 //
 // Where a tool watches the memory (memory_registration), it finds writes itself and would take ours for errors: then
 // the zones are left alone, and only new memory is filled.
 //
-// Owns: what is known of blocks, events, page-locked memory, one stream. Must not know: pools, adaptors, the
+// Owns: the histories of blocks, events, page-locked memory, one stream. Must not know: pools, adaptors, the
 // environment. Any thread. No lock is held over a call of the driver, of what is below, or of the report.
 #pragma once
 
@@ -52,18 +52,18 @@ class block_checker {
     /// `registration` may be null.
     block_checker(memory_below& below, memory_registration* registration, const debug_options& options,
                   checked_resource of);
-    /// Waits for the device, looks at everything, reports leaks. What is not freed is not given back.
+    /// Waits for the device, checks all blocks, reports leaks. Leaked blocks are not given back.
     ~block_checker();
     block_checker(const block_checker&) = delete;
     block_checker& operator=(const block_checker&) = delete;
 
     void* allocate(std::size_t bytes, cuda_stream_view stream);
     void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
-    /// Waits for the device and looks at everything. Returns how much it found.
+    /// Waits for the device and checks all blocks. Returns the number of findings.
     std::size_t check();
     debug_counts counts() const;
     std::size_t quarantined_bytes() const;
-    /// By how much a block is larger below.
+    /// Bytes that each block takes below beyond its own size.
     static std::size_t overhead_bytes(const debug_options& options) noexcept;
 
   private:

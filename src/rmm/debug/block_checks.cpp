@@ -1,5 +1,5 @@
-// Implements the part of block_checker.hpp that looks at blocks: whose event has passed, that leave the quarantine,
-// that are in use. By the one thread that is tending.
+// Implements the checks of block_checker.hpp: of frees whose event has passed, of blocks that leave the quarantine, of
+// blocks in use. Run by the one thread that is tending.
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -16,9 +16,9 @@ namespace mr {
 namespace detail {
 namespace {
 
-// A free looks at so many frees before it, that one stream which is late does not hide the others.
+// Earlier frees that each free looks at: more than one, so that a late stream does not hide the others.
 constexpr std::size_t frees_looked_at = 16;
-// What the quarantine holds beyond its limits before blocks leave it, so that several are copied to the host at once.
+// An overfull quarantine shrinks by limit / quarantine_slack, so that several blocks are copied to the host at once.
 constexpr std::size_t quarantine_slack = 8;
 constexpr std::size_t everything = std::numeric_limits<std::size_t>::max();
 
@@ -37,11 +37,11 @@ void block_checker::tend() {
     if (!too_full) return;
     const auto less = [](std::size_t limit) { return limit - limit / quarantine_slack; };
     shrink_quarantine(less(options_.quarantine_bytes), less(options_.quarantine_blocks));
-    // Streams that do not come to an end must not keep all memory from the program.
+    // Streams that never finish must not keep all memory from the program.
     expel_unfinished(options_.quarantine_bytes <= everything / 2 ? 2 * options_.quarantine_bytes : everything);
 }
 
-/// As far as that needs no wait for the program's streams, with a look at the contents; the rest without.
+/// Never waits for the program's streams: blocks with unfinished streams leave unchecked.
 void block_checker::empty_quarantine() {
     const tending mine(*this, true);
     look_at_frees(everything, false);
@@ -65,7 +65,7 @@ std::size_t block_checker::check() {
     return counts().total() - before;
 }
 
-/// For whatever was queued before, which may have written anywhere. Gives the serial before which all blocks have their
+/// Waits for all queued work, which may have written anywhere. Returns the serial before which all blocks have their
 /// zones; nothing if the driver refuses.
 std::optional<std::uint64_t> block_checker::wait_for_device() {
     std::uint64_t end_serial = 0;
@@ -79,7 +79,8 @@ std::optional<std::uint64_t> block_checker::wait_for_device() {
     return std::nullopt;
 }
 
-/// The oldest frees whose events have passed, or all if it may wait. What throws leaves them to the next look.
+/// Checks the `most` oldest frees whose events have passed; with `wait`, waits for the events. After an exception the
+/// frees are left for the next look.
 void block_checker::look_at_frees(std::size_t most, bool wait) {
     std::list<freed_ptr> batch;
     std::list<freed_ptr> passed;
@@ -95,7 +96,7 @@ void block_checker::look_at_frees(std::size_t most, bool wait) {
         const auto at = next++;
         const freed_block& b = **at;
         const driver::Status status = wait ? driver_.synchronize_event(b.event) : driver_.query_event(b.event);
-        // Work that failed has copied nothing.
+        // After an error the copies are not valid.
         if (!status.ok()) (void)driver_.take_last_error();
         if (status.code == driver::Code::not_ready) continue;
         try {
@@ -125,7 +126,7 @@ void block_checker::look_at_frees(std::size_t most, bool wait) {
     }
 }
 
-/// Gives the oldest blocks back, of those whose streams are done with them.
+/// Gives the oldest blocks back whose streams have finished with them, after a check of their contents.
 void block_checker::shrink_quarantine(std::size_t most_bytes, std::size_t most_blocks) {
     std::list<freed_ptr> leaving;
     std::vector<freed_block*> blocks;
@@ -150,8 +151,7 @@ void block_checker::shrink_quarantine(std::size_t most_bytes, std::size_t most_b
         below_.deallocate_unused(base_of(b->history.address), size_below(b->history.bytes), own_.view());
 }
 
-/// Gives the oldest blocks back whose streams are not done with them yet: behind them, and without a look at the
-/// contents.
+/// Gives the oldest blocks back whose streams have not finished with them: behind their events, contents unchecked.
 void block_checker::expel_unfinished(std::size_t most_bytes) {
     std::vector<freed_block*> leaving;
     {

@@ -1,4 +1,4 @@
-// What is known of one block, and the words for what is wrong with it.
+// The history of one block, and the texts of findings.
 //
 // Owns: the texts of findings. Must not know: how they are found. Any thread.
 #pragma once
@@ -44,10 +44,10 @@ struct wrong_bytes {
 };
 wrong_bytes compare_with_pattern(const unsigned char* bytes, std::size_t size, unsigned char pattern) noexcept;
 
-/// A write that the bytes `wrong`, counted from `offset` of the block, tell of.
+/// A write that left the bytes `wrong`; their places count from `offset` of the block.
 debug_finding describe_write(debug_error error, const block_history& block, std::ptrdiff_t offset,
                              const wrong_bytes& wrong, unsigned char expected, const checked_resource& of);
-/// A free with `given_bytes` on `stream`; of what is known of the address.
+/// A free with `given_bytes` on `stream`; `block` is the history of its address, as far as it is recorded.
 debug_finding describe_wrong_free(debug_error error, const block_history& block, std::size_t given_bytes,
                                   cuda_stream_view stream, const checked_resource& of);
 debug_finding describe_leak(const block_history& block, const checked_resource& of);

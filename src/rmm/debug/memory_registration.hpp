@@ -16,21 +16,21 @@ namespace detail {
 
 namespace driver = ::kmm::driver;
 
-/// One pool's memory in the eyes of a tool. Its end takes back what it has told.
+/// Tells a tool about the memory of one pool. Its destructor withdraws everything.
 class memory_registration {
   public:
     virtual ~memory_registration() = default;
     memory_registration(const memory_registration&) = delete;
     memory_registration& operator=(const memory_registration&) = delete;
 
-    /// Memory from upstream: nobody may touch it but for the blocks that are given out.
+    /// Memory from upstream: only the blocks given out in it may be accessed.
     /// `*behind`, if it is not null: the stream on which upstream may still work on it.
     virtual void add_region(void* base, std::size_t bytes, const cuda_stream_view* behind) noexcept = 0;
-    /// Goes back upstream: it is as if the pool had never had it. For virtual memory any part of what was added.
+    /// The memory goes back upstream: the tool forgets it. For virtual memory any part of an added region.
     virtual void remove_region(void* base, std::size_t bytes) noexcept = 0;
     /// From now on the block may be used. Called before any work on it is queued.
     virtual void give(void* block, std::size_t bytes) noexcept = 0;
-    /// No longer, once what is queued on `stream` is done. Ignores what is not in use.
+    /// The block is freed behind the work queued on `stream`. Ignores a block that is not in use.
     virtual void take(void* block, std::size_t bytes, cuda_stream_view stream) noexcept = 0;
 
   protected:
@@ -45,7 +45,7 @@ std::unique_ptr<memory_registration> make_memory_registration(driver::Driver& dr
 std::unique_ptr<memory_registration> make_asan_registration(driver::Driver& driver);
 std::unique_ptr<memory_registration> make_nvtx_registration(driver::Driver& driver);
 
-/// Work on it is recorded, not done: nothing may be asked of it.
+/// Whether work on the stream is recorded into a graph instead of executed: it must not be queried.
 bool is_being_captured(driver::Driver& driver, cuda_stream_view stream) noexcept;
 
 }  // namespace detail

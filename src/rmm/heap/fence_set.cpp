@@ -17,7 +17,7 @@ void fence_set::reserve(std::size_t size) {
 void fence_set::assign(const fence_set& several) {
     if (this == &several) return;
     if (several.size_ > capacity_) {
-        // What is there need not be kept.
+        // The old content is overwritten: no copy.
         several_ = std::make_unique<fence[]>(several.size_);
         capacity_ = several.size_;
     }

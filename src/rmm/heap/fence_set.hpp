@@ -48,7 +48,7 @@ class fence_set {
     ~fence_set() = default;
     /// Keeps the later position. O(size). Throws std::bad_alloc, with nothing done, unless there is room (`reserve`).
     void add(fence f);
-    /// The same for each of the others. What throws leaves those that were added before.
+    /// Adds each fence of `other`. An exception keeps those that were added before.
     void add(const fence_set& other);
     /// Afterwards sets of up to `size` fences need no memory.
     void reserve(std::size_t size);

@@ -1,8 +1,8 @@
-// Owns: the algorithms of heap.hpp. Must not know: drivers, streams, threads, kmm. Runs on whichever thread holds the
+// Owns: the algorithms of heap.hpp. Must not know: drivers, streams, threads, kmm. Runs on the thread that holds the
 // lock of the pool that owns the heap.
 //
-// Every public call either does all of its work or throws and leaves the heap as it was: nodes and copies of fences are
-// made before anything is linked, and what an allocation splits or shrinks keeps its nodes.
+// Strong exception guarantee: every public call either succeeds or throws and leaves the heap as it was. Nodes and
+// copies of fences are made before anything is linked, and a split or shrunk piece keeps its node.
 #include "rmm/heap/heap.hpp"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace {
 constexpr std::size_t least_nodes = 8;
 constexpr std::size_t most_nodes = 256;
 
-// The sums of rows serve searches that only come where no piece fits. To keep them up to date is a
-// third of the time that each change takes; such a search looks at so few pieces one by one in less than a microsecond.
+// Sums of rows serve only searches in which no single piece fits. Maintaining them takes a third of the time of each
+// change; up to this number of pieces a linear search takes less than a microsecond instead.
 constexpr std::size_t few_pieces = 128;
 
 std::string describe(std::uintptr_t address, std::size_t size_bytes) {
@@ -39,7 +39,7 @@ heap::heap(std::size_t alignment, merging how, placement where)
 
 // ---- nodes
 
-/// Afterwards so many can be taken beside those that frees to come may need. Throws std::bad_alloc, with nothing done.
+/// Ensures `count` unused nodes beyond those reserved for expected frees. Throws std::bad_alloc, with nothing done.
 void heap::reserve_nodes(std::size_t count) {
     const std::size_t wanted = std::min(num_expected_, most_expected_) + count;
     if (num_unused_ >= wanted) return;
@@ -77,7 +77,7 @@ void heap::expect_frees(std::size_t more) {
 
 // ---- one piece
 
-/// Without branches, as far as that goes: which way they would go depends on the addresses.
+/// Mostly branch-free: branches here would be unpredictable, as they depend on the addresses.
 bool heap::address_order::update(piece& p) const noexcept {
     constexpr static row_sums none{0, ~std::uintptr_t{0}, 0, 0, 0, false};  // no piece ends or begins there
     const piece* const left = address_tree::left(&p);
@@ -184,7 +184,7 @@ void heap::enter_joined(piece* at) noexcept {
     }
     kept->size_bytes = joined;
     enter_sizes(kept);
-    by_address_.changed(kept);  // whoever had fences may have none now
+    by_address_.changed(kept);  // it may have lost its fences, and be ready now
 }
 
 /// Whether a region begins at the address has changed.
@@ -330,7 +330,7 @@ heap::piece* heap::first_of(owner of, std::size_t size) const noexcept {
     return at != nullptr && at->of == of ? at : nullptr;
 }
 
-/// The same of those without fences and those of `own`; from below the lower of both.
+/// The smaller of the best piece without fences and the best of `own`; for small requests the lower of both.
 heap::piece* heap::find_ready(std::size_t size, std::uint64_t own) const noexcept {
     const bool from_below = size < small_below_bytes();
     piece* const free = from_below ? find_lowest_ready(size) : ready_.first_from(size, &num_steps_);
@@ -357,7 +357,7 @@ heap::piece* heap::find_lowest_ready(std::size_t size) const noexcept {
     }
 }
 
-/// The smallest piece that fits, with whosever fences but those of the timelines `avoided`.
+/// The smallest piece with fences that fits, without fences of the timelines `avoided`.
 heap::piece* heap::find_fenced(std::size_t size, std::span<const std::uint64_t> avoided) noexcept {
     keep_fenced();
     piece* at = fenced_.lower_bound([=](const piece& p) { return p.size_bytes < size; }, &num_steps_);
@@ -366,8 +366,8 @@ heap::piece* heap::find_fenced(std::size_t size, std::span<const std::uint64_t> 
     return at;
 }
 
-/// A heap of one user never searches there, and need not keep the tree for it: as many changes as there are pieces pay
-/// for it.
+/// Builds `fenced_` for a search. `cut` drops it after as many changes as there are pieces without a search: a heap
+/// with one user never needs it.
 void heap::keep_fenced() noexcept {
     num_changes_ = 0;
     if (fenced_is_kept_) return;

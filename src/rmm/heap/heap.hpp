@@ -19,7 +19,7 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace heap {
 
-/// A piece of memory in somebody's hand, or free. `fences` is what the next user must wait for.
+/// A piece of memory, in use or free. `fences`: what the next user must wait for.
 struct block {
     std::uintptr_t address = 0;
     std::size_t size_bytes = 0;
@@ -51,8 +51,8 @@ enum class placement : std::uint8_t {
 /// addresses are multiples of it. Complexity: O(log free pieces), however many timelines there are, where nothing else
 /// is said.
 ///
-/// What a free needs of the host's memory is kept ready from the allocation on: one free for each block needs none, but
-/// where `expect_frees_at_most` was told.
+/// Each allocation reserves the host memory for one free, so that the free allocates none, up to the limit of
+/// `expect_frees_at_most`.
 class heap {
     /// Size and, among equals, address: one number, so that comparing them does not branch.
     __extension__ using place = unsigned __int128;
@@ -74,10 +74,10 @@ class heap {
     /// otherwise. Fences that the memory still carries are added to `*left`; without `left` fenced memory is refused.
     bool remove_region(std::uintptr_t address, std::size_t size_bytes, fence_set* left = nullptr);
 
-    /// Pieces that `prune` looks at for each that it may change.
+    /// Pieces that `prune` may examine for each that it may change.
     static constexpr std::size_t looks_for_change = 16;
 
-    /// Who asks needs no fence for memory of none.
+    /// Of a caller without a timeline of its own.
     static constexpr std::uint64_t no_timeline = ~std::uint64_t{0};
 
     /// An empty block if nothing fits (or `size_bytes` is 0). Prefers pieces without fences, or with fences of timeline
@@ -98,26 +98,25 @@ class heap {
     bool begins_region(std::uintptr_t address) const noexcept;
     /// Takes exactly this range, if all of it is free.
     block take(std::uintptr_t address, std::size_t size_bytes);
-    /// What was given out by one call, and not freed, leaves the heap for good. Needs no memory of the host.
+    /// Removes a block that was given out by one call, and not freed, for good. Allocates no host memory.
     void remove_taken(std::uintptr_t address, std::size_t size_bytes) noexcept;
     /// Gives back [address, address + size) with the fences that its last users left. The size must be what was asked
     /// for. Throws std::logic_error, and changes nothing, for memory that is free already or not of this heap.
     void free(std::uintptr_t address, std::size_t size_bytes, fence_set fences);
-    /// So many frees more than allocations are to come: of a block that goes back in parts. Throws std::bad_alloc.
+    /// Reserves host memory for `more` additional frees, of blocks that go back in parts. Throws std::bad_alloc.
     void expect_frees(std::size_t more);
-    /// Keeps ready what so many frees need, however many blocks are out: for an owner that has very many of them, and
-    /// can hold what it cannot give back. Later ones may throw std::bad_alloc, with nothing done. Not with
-    /// `remove_taken`.
+    /// Limits the reserve to `most` frees, for an owner that has very many blocks and can defer a free. Frees beyond it
+    /// may throw std::bad_alloc, with nothing done. Not with `remove_taken`.
     void expect_frees_at_most(std::size_t most) noexcept { most_expected_ = most; }
-    /// So many of them will not.
+    /// Takes `fewer` expected frees out of the reserve.
     void expect_fewer_frees(std::size_t fewer) noexcept { num_expected_ -= std::min(fewer, num_expected_); }
-    /// How far a `prune` of some timelines has come, over several calls.
+    /// Progress of a `prune` of some timelines over several calls.
     class pruning {
         friend class heap;
-        bool several_ = false;        // at the pieces with fences of several timelines, after all others
+        bool several_ = false;        // in the second phase: pieces with fences of several timelines
         std::size_t num_left_ = 0;    // of the timelines
-        place below_ = behind_all;    // what is left of the last of these
-        std::size_t num_merges_ = 0;  // of the heap; none: not begun
+        place below_ = behind_all;    // of the last of these: only pieces before this place remain
+        std::size_t num_merges_ = 0;  // of the heap at the begin; 0: not begun
         void begin(bool several, std::size_t num_timelines, std::size_t num_merges) noexcept {
             several_ = several;
             num_left_ = num_timelines;
@@ -127,17 +126,17 @@ class heap {
     };
     /// Drops the fences for which passed(fence) is true, and merges pieces that lost some with their neighbours.
     /// `moved`: the timelines (below 2^63 - 1) that have passed something since they were named last, in ascending
-    /// order; no fence that is given to the heap may have passed before that. Looks only at pieces that are owned by
-    /// these timelines (the heap chooses one owner for a piece with several), at each once, the largest of each
-    /// timeline first. O(log free pieces) for each piece that changes, O(1) for others. With `so_far`, a new one at
-    /// first, this changes at most `most` pieces and looks at `looks_for_change` times as many; false if there are
-    /// more, with which a call with the same timelines goes on. What passes meanwhile may stay.
+    /// order; no fence that is given to the heap may have passed before that. Examines only pieces that are owned by
+    /// these timelines (the heap chooses one owner for a piece with several), each once, the largest of each timeline
+    /// first. O(log free pieces) for each piece that changes, O(1) for others. With `so_far`, a new one at first, a
+    /// call changes at most `most` pieces and examines at most `looks_for_change` times `most`. False: pieces remain,
+    /// and another call with the same timelines continues. Fences that pass meanwhile may stay.
     template<typename P>
     bool prune(std::span<const std::uint64_t> moved, P&& passed, pruning* so_far = nullptr,
                std::size_t most = ~std::size_t{0}) noexcept {
         pruning whole;
         pruning& at = so_far != nullptr ? *so_far : whole;
-        // Where everything was merged, what has passed may be anywhere again.
+        // After `merge_all` passed fences may be in any piece: begin again.
         if (at.num_merges_ != num_merges_) at.begin(false, moved.size(), num_merges_);
         allowance left{most, most < ~std::size_t{0} / looks_for_change ? most * looks_for_change : most};
         for (;;) {
@@ -149,7 +148,7 @@ class heap {
                     if (!prune_owned_by(of, passed, &at.below_, &left)) return false;
                     --at.num_left_;
                 } else {
-                    // None of the timelines between has anything here.
+                    // Skips the timelines that own no piece.
                     at.num_left_ = static_cast<std::size_t>(
                         std::partition_point(moved.begin(), moved.begin() + static_cast<std::ptrdiff_t>(at.num_left_),
                                              [&](std::uint64_t t) { return owner_of(t, at.several_) <= next->of; }) -
@@ -161,7 +160,7 @@ class heap {
             at.begin(true, moved.size(), num_merges_);
         }
     }
-    /// The same for all timelines. O(free pieces).
+    /// Drops passed fences of all timelines. O(free pieces).
     template<typename P>
     void prune(P&& passed) noexcept {
         for (piece* at = by_owner_.last(); at != nullptr;) {
@@ -173,8 +172,8 @@ class heap {
         }
     }
 
-    /// Merges all free neighbours, whatever their fences: what is allocated next lies side by side. O(free pieces); for
-    /// an owner that has just emptied the heap because the pieces lay in each other's way.
+    /// Merges all free neighbours regardless of their fences, so that the next allocations are contiguous. O(free
+    /// pieces); for an owner that has just emptied the heap because of fragmentation.
     void merge_all();
 
     std::size_t round_up(std::size_t size_bytes) const noexcept {
@@ -201,12 +200,12 @@ class heap {
     /// Requests below this are placed from below; 0 for best fit. An eighth of the largest request lately: each later
     /// one makes that smaller by 1/1024.
     std::size_t small_below_bytes() const noexcept { return largest_lately_ / parts_in_largest; }
-    /// Elements of its trees that were looked at in all: what the tests of its complexity count.
+    /// Tree elements visited so far, for the tests of its complexity.
     std::size_t num_steps() const noexcept { return num_steps_; }
 
   private:
-    /// Whose fences a piece carries: nobody's, one timeline's (its number plus one), or those of several timelines. Of
-    /// several, one is chosen and watched: the piece cannot be ready before that one has moved.
+    /// Owner of a piece: 0 without fences, else the number of its timeline plus one. Of several timelines one is
+    /// chosen and marked `of_several`: the piece cannot be ready before that one has moved.
     using owner = std::uint64_t;
     static constexpr owner nobody = 0;
     static constexpr owner of_several = owner{1} << 63;
@@ -236,7 +235,7 @@ class heap {
         std::uintptr_t address = 0;
         std::size_t size_bytes = 0;
         owner of = nobody;
-        tree_links<piece> in_sizes;  // of its owner's pieces, or of nobody's
+        tree_links<piece> in_sizes;  // in `by_owner_`, or in `ready_` without fences
         std::uint32_t priority = 0;
         bool begins_region = false;  // nothing before it may be used together with it
         bool is_sealed = false;      // of a region: nothing that touches it extends it
@@ -264,7 +263,7 @@ class heap {
         static bool less(const piece& a, const piece& b) noexcept { return a.address < b.address; }
     };
     struct address_order : region_order {
-        bool sums_rows = false;  // else they are counted where somebody asks
+        bool sums_rows = false;  // else rows are searched on demand
         bool update(piece& p) const noexcept;
     };
     using owner_tree = tree<piece, &piece::in_sizes, owner_order>;
@@ -339,7 +338,7 @@ class heap {
     /// where no more is allowed.
     template<typename P>
     bool prune_owned_by(owner of, P&& passed, place* below, allowance* left) noexcept {
-        // What changes may merge with any other, so that the next is looked for anew.
+        // A changed piece may merge with any other, so the next one is searched again.
         for (piece* at = last_of(of, *below); at != nullptr && at->of == of;) {
             const bool changes = std::any_of(at->fences.begin(), at->fences.end(), passed);
             const place where = at->place();
@@ -377,7 +376,7 @@ class heap {
     std::size_t free_bytes_ = 0;
     std::size_t num_pieces_ = 0;
     std::size_t num_merges_ = 1;   // of everything
-    std::size_t num_changes_ = 0;  // since somebody searched among those with fences
+    std::size_t num_changes_ = 0;  // since the last search in `fenced_`
     bool fenced_is_kept_ = false;
     address_tree by_address_;
     ready_classes ready_;  // those without fences

@@ -34,7 +34,7 @@ class attempt {
             if (left == 0) break;
             const movable_piece& p = pieces_[index];
             if (p.extent == kept_extent) continue;
-            // What is last need not be larger than what is left: of the pieces that suffice the smallest.
+            // The last piece only has to cover `left`: choose the smallest that does.
             if (p.where.size_bytes >= left && (!has_last_fit || p.ready == pieces_[last_fit].ready)) {
                 if (!has_last_fit || p.where.size_bytes < pieces_[last_fit].where.size_bytes) last_fit = index;
                 has_last_fit = true;
@@ -73,8 +73,8 @@ class attempt {
     const piece_costs& costs_;
 };
 
-/// Ready ones first, then large ones. Of equal pieces those of the smallest extents: they empty small extents, which
-/// are of little use to anybody, and leave large ones whole.
+/// Ready ones first, then large ones. Of equal pieces those of the smallest extents: this empties small extents, which
+/// fit few requests, and leaves large ones whole.
 std::vector<std::uint32_t> in_order(std::span<const free_extent> extents, std::span<const movable_piece> pieces) {
     std::vector<std::uint32_t> order(pieces.size());
     std::iota(order.begin(), order.end(), std::uint32_t{0});

@@ -14,8 +14,8 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace heap {
 
-/// What the driver takes, measured on an H200 for pieces of 2 MiB to 1 GiB: so much for each piece, and very little for
-/// its size. Only their relations matter to a choice.
+/// Times of driver calls, measured on an H200 for pieces of 2 MiB to 1 GiB: mostly per piece, hardly per byte. Only
+/// their ratios matter to a choice.
 struct piece_costs {
     std::uint32_t move_ns = 33000;   ///< unmap 13 us, map 0.5, set access 19
     std::uint32_t fresh_ns = 28000;  ///< create 8 us, map 0.5, set access 19
@@ -51,7 +51,7 @@ struct supply {
     std::size_t spare_bytes = 0;        ///< held and mapped nowhere
     std::size_t eager_fresh_bytes = 0;  ///< to be taken from the driver rather than moving anything
     std::size_t fresh_bytes = 0;        ///< to be taken where the rest is not enough; `eager_fresh_bytes` included
-    std::size_t step_bytes = 0;         ///< where only fresh memory is needed, so much is taken at least
+    std::size_t step_bytes = 0;         ///< minimum to take where only fresh memory is needed
 };
 
 enum class side : std::uint8_t {
@@ -62,15 +62,15 @@ enum class side : std::uint8_t {
 
 struct move_plan {
     bool possible = false;
-    std::uint32_t area = 0;  ///< of the request; for whoever carries the plan out
+    std::uint32_t area = 0;  ///< of the request; used when the plan is carried out
     side where = side::anywhere;
     range kept;                   ///< the free extent that stays where it is and becomes a part of the result
     std::vector<range> moved;     ///< whole pieces, sorted; ranges that touch are one
     std::size_t new_bytes = 0;    ///< to be mapped beside `kept`: the least that makes the request fit
     std::size_t fresh_bytes = 0;  ///< of these, what must be taken from the driver
     std::size_t num_moved = 0;    ///< pieces in `moved`
-    /// For whoever carries the plan out: where `moved` is more than what is needed, what is too much of a piece that is
-    /// worth cutting (`is_worth_cutting`) is not mapped. 0: `moved` is mapped as it is.
+    /// Used when the plan is carried out: if `moved` exceeds the need, the excess part of a piece that is worth cutting
+    /// (`is_worth_cutting`) is not mapped. 0: `moved` is mapped whole.
     std::size_t fitting_bytes = 0;
     bool waits = false;         ///< `moved` has pieces that are not ready
     std::uint64_t cost_ns = 0;  ///< what the driver will take, about
@@ -81,8 +81,8 @@ move_plan plan_moves(std::size_t bytes, std::span<const free_extent> extents, st
                      const supply& from, std::size_t granularity, std::size_t largest_piece_bytes,
                      const piece_costs& costs = {});
 
-/// `bytes` of fresh memory are made of pieces of the largest size and one of what is left: few pieces, which end where
-/// the request does.
+/// Pieces in `bytes` of fresh memory: pieces of the largest size and one for the remainder, so that they are few and
+/// end where the request does.
 inline std::size_t num_pieces(std::size_t bytes, std::size_t largest_piece_bytes) noexcept {
     return bytes / largest_piece_bytes + (bytes % largest_piece_bytes != 0 ? 1 : 0);
 }
@@ -103,8 +103,8 @@ inline bool is_worth_cutting(std::size_t piece_bytes, std::size_t fitting_bytes)
     return piece_bytes >= 2 * fitting_bytes;
 }
 
-/// Requests of so much are rounded up to the granularity: blocks then begin and end where pieces do, or can be made to.
-/// What that costs is little in a large source, and too much for all but the largest requests in a small one.
+/// Requests from this size on are rounded up to the granularity: their blocks begin and end at pieces, or where pieces
+/// can be cut. The waste is small in a large source, and too much for all but the largest requests in a small one.
 std::size_t whole_granules_from(std::size_t most_bytes, std::size_t granularity) noexcept;
 
 /// Requests below this had better live in an area of their own (`free_range::area`): they are few bytes, and each makes

@@ -69,7 +69,7 @@ span_heap::index span_heap::find(std::uint32_t units) const noexcept {
     return heads_[row][static_cast<unsigned>(std::countr_zero(in_row))];
 }
 
-/// Afterwards so many calls of `new_piece`, two at most, cannot fail.
+/// Afterwards `count` calls of `new_piece`, two at most, cannot fail.
 void span_heap::reserve_pieces(int count) {
     index at = unused_;
     for (; count > 0 && at != none; --count) at = pieces_[at].next;
@@ -219,7 +219,7 @@ span_heap::span span_heap::remove_empty_span(std::size_t* from) noexcept {
     return {};
 }
 
-/// The free pieces of so many bytes, and more.
+/// Appends the free pieces of at least `least_bytes`.
 void span_heap::add_large_free(std::size_t least_bytes, std::vector<index>* pieces) const {
     const auto units = static_cast<std::uint32_t>(least_bytes >> unit_log2_);
     const auto least = class_of(units);

@@ -1,7 +1,7 @@
 // Constant-time allocation inside spans of addresses: the memory that one stream has for its small requests.
 //
-// Everything free in it may be used by its owner at once; `position`s only say up to where the owner's stream must have
-// come before somebody else may use a piece. Owns: descriptors of pieces, in host memory (device memory holds no
+// All free memory in it may be used by its owner at once; a `position` is the point that the owner's stream must have
+// passed before another stream may use a piece. Owns: descriptors of pieces, in host memory (device memory holds no
 // headers), and the table of blocks in use. Must not know: streams, drivers, locks. Not thread-safe.
 //
 // The search is that of two-level segregated fit (Masmano, Ripoll, Crespo, Real: TLSF, ECRTS 2004): a power of two,
@@ -154,7 +154,7 @@ class span_heap {
     static constexpr unsigned steps_log2 = 4;
     static constexpr unsigned steps = 1u << steps_log2;
     static constexpr unsigned num_rows = 32 - steps_log2 + 1;
-    // Pieces of the request's own class may fit or not; as many are looked at before a larger one is cut.
+    // Pieces of the request's own class, which may be too small, examined before a larger one is cut.
     static constexpr int max_probes = 4;
 
     struct list_class {

@@ -1,9 +1,9 @@
 // The memory that a pool keeps at hand for one stream.
 //
-// An arena holds spans. What is free in them may be used on the arena's stream without a wait. A block that was freed
+// An arena holds spans. Free blocks in them may be used on the arena's stream without a wait. A block that was freed
 // on another stream is *away*: it comes back when that stream has passed the point of the free. When its stream has
-// ended, an arena is given to another one. One arena of each pool belongs to no stream: what is free in it is ready for
-// every stream.
+// ended, an arena is given to another one. The common arena of each pool belongs to no stream: free blocks in it are
+// ready for every stream.
 //
 // Owns: the spans' state. Must not know: upstream, the driver. Any thread, under `mutex`, which is taken after the
 // engine's lock, and of a second arena only if it is free; only what is atomic is read without.
@@ -47,13 +47,13 @@ struct alignas(64) arena {
     static constexpr std::uint64_t never = ~std::uint64_t{0};
 
     kmm::locks::ShortLock mutex;
-    // Who the arena works for; changed under the engine's lock and `mutex`.
+    // The arena's stream; changed under the engine's lock and `mutex`.
     std::atomic<cudaStream_t> handle{no_stream()};
     std::atomic<std::uint64_t> number{0};  // of the stream's identity
     std::atomic<rmm::detail::stream_kind> kind{rmm::detail::stream_kind::foreign};
     std::atomic<timeline*> home{nullptr};
 
-    // With so many passes of fences the blocks away were compared last; none, where one came whose fences may have
+    // `timelines::num_passes` when the blocks away were last compared; `never`: one came since whose fences may have
     // passed.
     std::uint64_t drained_at KMM_GUARDED_BY(mutex) = never;
     std::uint64_t
@@ -65,57 +65,57 @@ struct alignas(64) arena {
     std::atomic<std::size_t> unrecorded_bytes{0};
     std::atomic<std::uint32_t> num_recordings{0};
     std::atomic<std::uint32_t> num_put_off{0};  // recordings, since the last
-    // Events come so many times more rarely than they do at most. The others are under the engine's lock: events since
-    // the spacing has changed, or a request has searched in vain; and how many such requests there were at the last.
+    // Factor by which events of the stream are spaced out. Under the engine's lock: events since the spacing changed or
+    // a search failed; and the number of failed searches at the last event.
     std::atomic<std::uint32_t> event_spacing{1};
     std::uint32_t num_unneeded = 0;
     std::uint64_t searches_seen = 0;
 
-    // `is_used`: the stream was seen since unused arenas were last looked for. `num_callers`: calls in progress that
-    // rely on the arena's being their stream's.
+    // `is_used`: the stream was seen since the last check for unused arenas. `num_callers`: calls in progress that need
+    // the arena to keep its stream.
     std::atomic<bool> is_used{true};
     std::atomic<std::uint32_t> num_callers{0};
-    // A span has become free, or a block came back that is away: stands in the engine's list of what to look at.
+    // In the engine's list of changed arenas: a span has become free, or a block was freed that is away.
     std::atomic<bool> is_changed{false};
     arena* next_changed = nullptr;
 
     // Of a pool of blocks of one size, instead of spans.
     shown_stock stock KMM_GUARDED_BY(mutex);
-    // Blocks handed out here less those that came back here; over all arenas those in use. Changed under `mutex`.
+    // Blocks handed out here less those freed here; the sum over all arenas is in use. Changed under `mutex`.
     std::atomic<std::ptrdiff_t> num_out{0};
-    std::uint32_t term KMM_GUARDED_BY(mutex) = 0;  // so many streams the arena has had
-    // Among the arenas that have a stock, or had one when it was noted or looked at.
+    std::uint32_t term KMM_GUARDED_BY(mutex) = 0;  // counts the streams that the arena has had
+    // In the list of arenas that had a stock when they were last noted or looked at.
     std::atomic<bool> is_listed{false};
 
-    // Under the engine's lock. Of virtual memory: its addresses, and where in them its next fresh granules had better
-    // lie. Whoever grows sets them.
+    // Under the engine's lock. Of virtual memory: the arena's window of addresses, and the preferred address of its
+    // next fresh granules. Set by the thread that grows the pool.
     std::uintptr_t window KMM_GUARDED_BY(in_engine) = 0;
     std::uintptr_t grows_at KMM_GUARDED_BY(in_engine) = 0;
     chain_link<arena> as_holder;  // of spans
-    // Read without the lock, too: a search of an arena that has nothing costs as much as one that finds.
-    std::atomic<bool> shares{false};  // its stream's small requests go to the arena that is nobody's
+    // Read without the lock, too: a failed search of an arena costs as much as a successful one.
+    std::atomic<bool> shares{false};                         // the stream's small requests go to the common arena
     std::uint32_t num_shared KMM_GUARDED_BY(in_engine) = 0;  // such requests
     std::uint64_t shared_since KMM_GUARDED_BY(in_engine) = 0;
     chain_link<arena> as_orphan;
     chain_link<arena> as_waiting;  // for the fences of blocks that are away
 
-    // What is above is all that most calls look at.
+    // Most calls access only the members above.
     std::vector<away_block> away KMM_GUARDED_BY(mutex);
     heap::span_heap heap KMM_GUARDED_BY(mutex);
 
     // Of a pool of blocks of one size, where the stock is empty.
     stock_signs::place looks_behind KMM_GUARDED_BY(mutex);    // where it looked for a stock last
-    std::uint32_t num_not_to_ask KMM_GUARDED_BY(mutex) = 0;   // requests that ask the driver nothing about other stocks
-    std::uint32_t not_asked_after KMM_GUARDED_BY(mutex) = 0;  // as many, after an answer that told nothing
-    // A recording whose end the next who has the engine's lock notes: see `next_ended`.
+    std::uint32_t num_not_to_ask KMM_GUARDED_BY(mutex) = 0;   // requests left that do not query the driver
+    std::uint32_t not_asked_after KMM_GUARDED_BY(mutex) = 0;  // their number, set after an answer without progress
+    // A recording whose end is noted by the next holder of the engine's lock: see `next_ended`.
     std::atomic<bool> is_ending{false};
     ended_recording ended;
     arena* next_ended = nullptr;
     std::uint64_t num_steps KMM_GUARDED_BY(mutex) =
         0;  // signs, arenas and blocks that were looked at for it without the engine's lock
 
-    /// As of the spans. Each block in use has a place among those that are away from then on, so that no free needs
-    /// memory of the host. Throws std::bad_alloc, with nothing done.
+    /// Allocates from the spans. Reserves a place in `away` for each block in use, so that no free needs host memory.
+    /// Throws std::bad_alloc, with nothing done.
     heap::span_heap::taken try_allocate(std::size_t size_bytes, std::uint16_t tag) KMM_REQUIRES(mutex) {
         reserve_away(1);
         return heap.try_allocate(size_bytes, tag);
@@ -130,7 +130,7 @@ struct alignas(64) arena {
         if (wanted > away.capacity()) away.reserve(2 * wanted);
     }
 
-    /// Of a block in the stock; 0: anybody may use it.
+    /// The position of the last free of a block in the stock; 0: ready for every stream.
     std::uint64_t position_of(const stocked_block& block) const noexcept KMM_REQUIRES(mutex) {
         return block.term == term ? block.position : 0;
     }
@@ -144,15 +144,15 @@ struct alignas(64) arena {
         num_out.store(num_out.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
     }
 
-    /// The timeline whose fences mean nothing to the arena's stream; none, if it cannot be told from others.
+    /// The timeline whose fences the arena's stream need not wait for; none, if the stream cannot be identified.
     std::uint64_t own_number() const noexcept {
         return kind.load(std::memory_order_relaxed) == rmm::detail::stream_kind::unknown
                    ? heap::heap::no_timeline
                    : number.load(std::memory_order_relaxed);
     }
-    /// Of the stock, for whoever does without the lock.
+    /// Of the stock; read without the lock.
     std::size_t num_uncovered() const noexcept KMM_UNCHECKED_LOCKS { return stock.num_uncovered(); }
-    /// As so many frees of as many bytes.
+    /// Counts `as_many` frees of `bytes` each.
     void count_free(std::size_t bytes, std::uint32_t as_many = 1) noexcept {
         num_unrecorded.store(num_unrecorded.load(std::memory_order_relaxed) + as_many, std::memory_order_relaxed);
         unrecorded_bytes.store(unrecorded_bytes.load(std::memory_order_relaxed) + as_many * bytes,
@@ -160,7 +160,7 @@ struct alignas(64) arena {
     }
 };
 
-/// A call that relies on an arena's being its stream's.
+/// A call during which the arena keeps its stream.
 class arena_call {
   public:
     explicit arena_call(arena& a) noexcept : arena_(&a) { a.num_callers.fetch_add(1, std::memory_order_relaxed); }

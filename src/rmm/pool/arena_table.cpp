@@ -1,10 +1,9 @@
 // Implements arena_table.hpp.
 //
-// A handle does not identify a stream. An arena is bound to a stream that was identified, and stays so while nobody can
-// tell that the handle has become another stream: an allocation asks (14 ns on a GPU) and rebinds; a free does not, and
-// may so be put down to the stream of before. That is harmless, because what it frees there stays unfenced until either
-// an allocation has found that the stream still is the same (then it was all the time), or an event of the whole device
-// covers both.
+// A handle does not identify a stream. An arena is bound to an identified stream. An allocation checks that the handle
+// still is this stream (14 ns on a GPU), and rebinds if not. A free does not check, and may be attributed to the
+// previous stream of the handle. That is harmless: such a free stays unfenced until either an allocation has verified
+// the stream (then it was the same all the time), or an event of the whole device covers both streams.
 #include "rmm/pool/arena_table.hpp"
 
 #include <algorithm>
@@ -26,7 +25,7 @@ using rmm::detail::identify;
 using rmm::detail::stream_identity;
 using rmm::detail::stream_kind;
 
-/// What a thread found last for a handle in a pool.
+/// Cached result of a thread's last lookup of a handle in a pool.
 struct remembered {
     std::uint64_t pool = 0;
     cudaStream_t handle = nullptr;
@@ -37,11 +36,11 @@ struct remembered {
 // thousands again and again gets more slots, 32 bytes each.
 constexpr unsigned first_slots_log2 = 8;
 constexpr unsigned most_slots_log2 = 14;
-// Trivial, so that what is freed while a thread's objects are destroyed finds them.
+// Trivial, so that frees during the destruction of thread-local objects may use them.
 thread_local std::array<remembered, std::size_t{1} << first_slots_log2> first_slots;
 thread_local remembered* more_slots = nullptr;
 thread_local unsigned slots_log2 = first_slots_log2;
-thread_local std::uint32_t num_forgotten = 0;  // that were looked up again, since there are as many slots
+thread_local std::uint32_t num_forgotten = 0;  // repeated lookups of evicted handles since the last growth
 struct more_slots_owner {
     ~more_slots_owner() {
         slots_log2 = first_slots_log2;
@@ -89,19 +88,19 @@ void remember(const remembered& what, bool again) noexcept {
     *slot = what;
 }
 
-// As many orphans are looked at for a new stream before it gets an arena of its own.
+// Orphans examined for a new stream before it gets a new arena.
 constexpr std::size_t max_orphans_asked = 4;
-// For each new stream so many arenas are checked, in turn, for streams that have ended: more than one, so that arenas
-// of ended streams stay a small part of all.
+// Arenas checked in turn for ended streams, per new stream: more than one, so that arenas of ended streams stay a small
+// part of all.
 constexpr std::size_t arenas_looked_at = 8;
-// That a foreign stream is gone nobody can tell; beyond some arenas (`kept_unused_`) one that was not used for two
-// rounds goes to others. Where its stream comes back, there are more streams in use than that: as many again are kept
-// then, up to this, which is 10 MiB of the host's memory.
+// The end of a foreign stream cannot be detected: beyond `kept_unused_` arenas, one that was unused between two checks
+// goes to another stream. If its stream comes back, more streams are in use than that, and `kept_unused_` doubles, up
+// to this limit: 10 MiB of host memory.
 constexpr std::size_t most_kept_unused = 4096;
-// The frees of an orphan whose stream left no event are covered by an event of the device. The driver needs as long for
-// that as for one new stream for every so many timelines.
+// An event of the device covers the frees of orphans whose streams left no event. It takes the driver as long as one
+// new stream for each group of this many timelines, so it is recorded that rarely.
 constexpr std::size_t timelines_per_bind = 64;
-// Timelines that are nobody's own and gather meanwhile.
+// Timelines without an arena that accumulate before `forget_what_left` runs.
 constexpr std::size_t most_left = 64;
 
 }  // namespace
@@ -145,7 +144,7 @@ arena* arena_table::at_hand(cudaStream_t handle, bool* same_stream) noexcept {
     return a;
 }
 
-/// Of a foreign stream it may go over to another one as long as nobody calls.
+/// Nothing if the arena of a foreign stream was rebound, which may happen while no call uses it.
 std::optional<arena_call> arena_table::call_on(const lock&, arena& a, cudaStream_t handle) noexcept {
     if (a.kind.load(std::memory_order_relaxed) == stream_kind::foreign && a.handle != handle) return std::nullopt;
     return arena_call(a);
@@ -224,7 +223,7 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
         a->searches_seen = pool_.num_failed_searches_;
         a->num_recordings = 0;
         a->drained_at = arena::never;
-        ++a->term;  // whose arena it was has passed all that is in the stock
+        ++a->term;  // the previous stream has passed all frees in the stock
         a->stock.cover();
         a->shares = false;
         a->num_shared = 0;
@@ -236,8 +235,8 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
     return *a;
 }
 
-/// The arena works for its stream no more: that is gone, or was not seen for long, and gets another one if it
-/// comes back.
+/// Unbinds the arena from its stream, which has ended, or was not seen for long and gets another arena if it comes
+/// back.
 void arena_table::orphan(arena& a) noexcept {
     by_number_.take(a.number + 1);
     by_handle_.erase(a.handle);
@@ -246,7 +245,7 @@ void arena_table::orphan(arena& a) noexcept {
     orphans_.push_back(a);
 }
 
-/// Threads and streams that end say nothing; each new one pays for a look at some.
+/// Ends of threads and streams are not notified: each new stream pays for a check of some arenas.
 void arena_table::orphan_unused() noexcept {
     for (std::size_t i = std::min(arenas_looked_at, arenas_.size()); i > 0; --i) {
         next_looked_at_ = (next_looked_at_ + 1) % arenas_.size();
@@ -269,8 +268,8 @@ void arena_table::orphan_unused() noexcept {
     }
 }
 
-/// Whether everybody may use at once what is free in an arena without a stream; and when its last one freed something
-/// here.
+/// Whether the free memory of an arena without a stream is ready for every stream; and the epoch of the last free of
+/// its previous stream here.
 bool arena_table::is_clean(arena& a, std::uint64_t* last_freed) noexcept {
     const kmm::locks::Guard in(a.mutex);
     *last_freed = a.last_freed;
@@ -279,11 +278,11 @@ bool arena_table::is_clean(arena& a, std::uint64_t* last_freed) noexcept {
            (a.heap.num_spans() == 0 && a.away.empty() && a.stock.empty());
 }
 
-/// An arena without a stream whose memory is ready for everybody, or null. Lets the lock go for the driver.
+/// An arena without a stream whose free memory is ready for every stream, or null. Releases the lock for driver calls.
 arena* arena_table::take_clean_orphan(lock& held) {
     bool is_uncovered = false;
     for (std::size_t n = std::min(max_orphans_asked, orphans_.size()); n > 0 && !orphans_.empty(); --n) {
-        // Nobody else takes it while the driver is asked, and it keeps its timeline.
+        // Off the list, no other thread takes it during the driver call, and it keeps its timeline.
         arena* const a = orphans_.take_front();
         ++pool_.num_steps_;
         std::uint64_t last_freed = 0;
@@ -314,7 +313,7 @@ arena* arena_table::take_clean_orphan(lock& held) {
     return nullptr;
 }
 
-/// Timelines of streams that are gone, all of whose frees have passed, are forgotten; those that have no event get one.
+/// Forgets timelines without an arena whose frees have all passed; covers the others by an event of the device.
 void arena_table::forget_what_left(lock& held) {
     for (const bool again : {true, false}) {
         if (pool_.timelines_.num_recorded() > 0) {

@@ -1,9 +1,9 @@
-// Which arena works for which stream.
+// Maps streams to arenas.
 //
-// Each stream that calls a pool gets an arena. When the stream is gone, or was not seen for long while there are many,
-// the arena is an orphan, and goes to a new stream once the work of the last one has passed. Owns: the arenas. Must not
-// know: addresses, upstream. A collaborator of the engine, whose lock it takes or is handed; what any thread may call
-// without the lock says so.
+// Each stream that calls a pool gets an arena. When the stream has ended, or was not seen for long while there are
+// many, the arena is an orphan, and goes to a new stream once the work of the last one has passed. Owns: the arenas.
+// Must not know: addresses, upstream. A collaborator of the engine, whose lock it takes or is handed; functions that
+// any thread may call without the lock say so.
 #pragma once
 
 #include <array>
@@ -86,7 +86,7 @@ class arena_table {
     std::size_t num_taken_unused_ KMM_GUARDED_BY(in_engine) = 0;
     std::size_t
         binds_since_device_event_ KMM_GUARDED_BY(in_engine) = 0;  // of streams that found no arena they could take over
-    std::size_t forget_above_ KMM_GUARDED_BY(in_engine) = 0;      // timelines that are nobody's own
+    std::size_t forget_above_ KMM_GUARDED_BY(in_engine) = 0;      // timelines without an arena
 };
 
 }  // namespace detail

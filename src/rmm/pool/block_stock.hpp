@@ -31,13 +31,13 @@ namespace detail {
 
 struct alignas(64) stocked_block {
     std::uintptr_t address = 0;
-    std::uint64_t position = 0;  // where the arena's stream was with its last free; 0: anybody may use it
+    std::uint64_t position = 0;  // epoch of the arena's stream at the last free; 0: ready for every stream
     chain_link<stocked_block> in_stock;
-    // The address while somebody has the block, else 0: a wrong free takes nothing.
+    // The address while the block is in use, else 0: a wrong free takes nothing.
     std::atomic<std::uintptr_t> in_use{0};
-    // Which asked for it, and under which tag.
+    // The stream and the tag of the allocation.
     std::atomic<cudaStream_t> stream{nullptr};
-    std::uint32_t term = 0;  // of the arena at that free: it has had another stream since, if that is not its term now
+    std::uint32_t term = 0;  // of the arena at the last free; differs from its current term if it was rebound since
     std::atomic<rmm::detail::tag_number> tag{rmm::detail::untagged};
 };
 static_assert(sizeof(stocked_block) == 64, "one line of the cache for each block");
@@ -47,8 +47,8 @@ using block_stock = chain<stocked_block, &stocked_block::in_stock>;
 
 class stocked_blocks {
   public:
-    /// Of so many bytes each, 4096 at least. At most one begins in each page: of the largest power of two that is no
-    /// more, up to a granule.
+    /// Blocks of `block_bytes` each, 4096 at least. The page size is the largest power of two that is not larger, at
+    /// most a granule, so that at most one block begins in each page.
     explicit stocked_blocks(std::size_t block_bytes)
         : block_bytes_(block_bytes),
           page_bits_(static_cast<unsigned>(std::bit_width(std::min(block_bytes, directory::granule))) - 1) {}
@@ -65,7 +65,7 @@ class stocked_blocks {
             page_of(b.address)->store(&b, std::memory_order_release);
         }
     }
-    /// Nothing of it is in use or in a stock.
+    /// No block of the region may be in use or in a stock.
     void remove_region(std::uintptr_t address) noexcept {
         auto gone = regions_.extract(address);
         if (gone.empty()) return;
@@ -75,12 +75,13 @@ class stocked_blocks {
         gone.key() = num_blocks;
         unused_.insert(std::move(gone));
     }
-    /// The block that begins there; null if none does. O(1), for whoever has the block or changes regions.
+    /// The block that begins there; null if none does. O(1). Only for the block's holder or the thread that changes
+    /// regions.
     stocked_block* find(std::uintptr_t address) const noexcept {
         stocked_block* const b = at(address);
         return b != nullptr && b->address == address ? b : nullptr;
     }
-    /// The same, if it is in use. O(1), any thread.
+    /// Whether a block in use begins there. O(1), any thread.
     bool is_in_use(std::uintptr_t address) const noexcept {
         const stocked_block* const b = at(address);
         return b != nullptr && b->in_use.load(std::memory_order_acquire) == address;

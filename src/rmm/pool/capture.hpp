@@ -1,10 +1,10 @@
 // The memory that a pool gives to a stream capture: it stays with the capture's graph, whose launches use it again
 // and again.
 //
-// A block that is freed in the capture is used again in it, on the stream that freed it; nothing waits for an event of
-// the outside, and no event of the capture is recorded. What is left goes back to the pool when the graph and
-// everything made of it are gone. Owns: what is free in the capture. Must not know: the driver. Not thread-safe: the
-// engine brings the lock; `capture_state` alone is told of the end by any thread.
+// A block that is freed in the capture is reused in it, on the stream that freed it; nothing waits for an outside
+// event, and no event of the capture is recorded. Free memory goes back to the pool when the graph and everything made
+// of it are destroyed; blocks in use then go back when they are freed. Owns: the free memory of the capture. Must not
+// know: the driver. Not thread-safe: the engine brings the lock; only the end in `capture_state` is set by any thread.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct capture_heap {
     std::size_t held_bytes = 0;                  // taken from the pool, until released
     std::map<std::uintptr_t, chunk> chunks;      // what was taken from the pool
     std::map<cudaStream_t, heap::heap> free_on;  // usable on that stream, in the capture
-    std::vector<heap::block> freed_elsewhere;    // not before the end
+    std::vector<heap::block> freed_elsewhere;    // not reusable before the end
     // Parts of the chunks that the pool's heaps, one for each area, expect back one by one.
     std::array<std::size_t, 2> expected{};
 

@@ -14,7 +14,7 @@ namespace {
 
 using rmm::detail::handle_of;
 
-// Of captures of all pools; a pool that has seen as many need not look at its own.
+// Ended captures of all pools: a pool checks its own captures only when this has changed.
 std::atomic<std::uint64_t> num_ended{0};
 
 void end_capture(void* user) {
@@ -121,7 +121,7 @@ heap::block captures::take_chunk(lock& held, capture_heap& c, std::size_t size, 
     }
 }
 
-/// Afterwards no free, of the capture or of what is left of it, needs memory of the host. Throws std::bad_alloc.
+/// Reserves host memory for all frees of the capture's memory, during and after the capture. Throws std::bad_alloc.
 void captures::expect_parts(capture_heap& c) {
     c.freed_elsewhere.reserve(c.freed_elsewhere.size() + c.num_live);
     // A part may lie in either area: each is ready for all.
@@ -134,7 +134,7 @@ void captures::expect_parts(capture_heap& c) {
     }
 }
 
-/// Of the capture's memory, into the heap.
+/// Gives a part of the capture's memory to the heap.
 void captures::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
                          heap::fence_set fences) noexcept {
     if (c.expected[area] > 0)
@@ -144,7 +144,7 @@ void captures::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t addr
     pool_.give_or_lose(area, address, size, std::move(fences));
 }
 
-/// Memory that nobody on the device uses any more. Asks and, at last, waits for the host's part of it.
+/// Memory that no stream uses any more. Polls events, then collects the unused memory of all arenas; does not wait.
 pool_engine::piece captures::find_idle(lock& held, std::size_t size) {
     const std::uint8_t area = pool_.area_of(size);
     const auto idle = [&]() KMM_REQUIRES(in_engine) -> piece {

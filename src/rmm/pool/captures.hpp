@@ -1,6 +1,6 @@
-// The streams that are being captured: what a pool gives them, and takes back when their graphs are gone.
+// The memory that a pool gives to stream captures, and takes back when their graphs are destroyed.
 //
-// A collaborator of the engine: it is handed the engine's lock or takes it, lets it go for calls of the driver, and
+// A collaborator of the engine: it is handed the engine's lock or takes it, releases it for calls of the driver, and
 // works on the engine's heaps and large blocks. Owns: the memory of each capture (capture.hpp). Must not know: how
 // memory is searched.
 #pragma once
@@ -31,7 +31,7 @@ class captures {
 
     // ---- without the engine's lock
 
-    /// For a stream whose capture has this id. Null, with the cause, where there is no memory that nobody uses.
+    /// Allocates for a stream whose capture has this id. Null, with the cause, if there is no idle memory.
     void* allocate(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why);
     /// True if the block belongs to a capture, and was taken back.
     bool free(std::uintptr_t address, std::size_t bytes, std::span<const cuda_stream_view> streams);

@@ -23,11 +23,11 @@ namespace {
 
 using rmm::detail::stream_kind;
 
-// After a refusal nobody looks for fresh memory for a span again for so many requests: looking costs as much as many
-// of them.
+// Requests after a refused span for which no fresh memory is sought for another: a search costs as much as many
+// requests.
 constexpr std::size_t requests_per_refused_span = 256;
 
-// The memory of so many streams that are captured is passed over in the search for other.
+// Limit on the timelines out of reach whose memory one search avoids.
 constexpr std::size_t most_avoided = 16;
 
 // Each block in a stock has a record of 64 bytes of the host's memory: too much for smaller ones.
@@ -143,7 +143,7 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
                 return reinterpret_cast<void*>(block->address);
         } else if (known != nullptr && !a->shares.load(std::memory_order_relaxed)) {
             const kmm::locks::Guard in(a->mutex);
-            // Unless it has gone over to another stream meanwhile.
+            // Unless the arena was rebound to another stream meanwhile.
             if (a->handle.load(std::memory_order_relaxed) == normalized(stream))
                 if (const heap::span_heap::taken block = a->try_allocate(size, rmm::detail::current_tag()))
                     return reinterpret_cast<void*>(block.address);
@@ -164,12 +164,12 @@ void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) 
     try {
         return reinterpret_cast<void*>(a->try_allocate(size_of(bytes), rmm::detail::current_tag()).address);
     } catch (const std::exception&) {
-        return nullptr;  // who asks again hears of it
+        return nullptr;  // a blocking allocation reports the error
     }
 }
 
-/// `known`: the stream's arena, if the driver was asked already and the stream is not captured. `others`: what was seen
-/// in their stocks just now.
+/// `known`: the stream's arena, if the stream was verified and is not captured. `others`: result of the last scan of
+/// other streams' stocks.
 void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, others_have others,
                                    refusal* why) {
     if (known != nullptr) {
@@ -186,7 +186,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
     return allocate_in_turn(held, size, *call, stream, others, why);
 }
 
-/// Before the search: what is due of the pool's own affairs.
+/// Maintenance before a search: ended captures, events, polls, and a span for the arena.
 void pool_engine::tend(lock& held, std::size_t size, arena& a) {
     captures_->release_ended();
     if (should_cover()) cover(held);
@@ -231,8 +231,8 @@ void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda
             }
             spans_refused_ = requests_per_refused_span;
         }
-        // What streams that are gone have left is reached by events of the device alone. Growing instead would have no
-        // end, but a program that captures streams may be capturing one now, and such an event would spoil that.
+        // Memory of ended streams needs an event of the device. Growing instead would be unbounded; but once captures
+        // were seen, no such event is recorded here, as it could spoil one.
         if (void* const ptr = try_fenced(held, size, a, stream, last_resort_of_streams(), takes_all_spans, why))
             return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
@@ -242,7 +242,7 @@ void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda
             continue;
         }
         if (growing_ && grower_ != std::this_thread::get_id()) {
-            // Whoever grows goes on at once if it grows ahead: each step is a reason to look again.
+            // A thread that grows ahead goes on at once: search again after each of its steps.
             largest_missed_ = std::max(largest_missed_, size);
             wait(grown_, held,
                  [this, seen = num_growths_]() KMM_REQUIRES(in_engine) { return !growing_ || num_growths_ != seen; });
@@ -256,7 +256,7 @@ void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda
             takes_all_spans = true;
             continue;
         }
-        // While upstream was asked, others may have freed something; and now whatever is free must do.
+        // Other threads may have freed memory during the call of upstream; and now any free memory must do.
         if (piece ready = find_ready(size, a)) return hand_out(std::move(ready), stream);
         return try_fenced(held, size, a, stream, reach::device, true, why);
     }
@@ -288,7 +288,7 @@ void* pool_engine::try_piece(lock& held, piece taken, const arena& a, cuda_strea
     return hand_out(std::move(taken), stream);
 }
 
-/// The same for what other streams used last, without that of streams which cannot be waited for now.
+/// As `try_piece`, for memory that other streams used last, except streams that cannot be waited for now.
 void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_stream_view stream, reach how_far,
                               bool all_spans, refusal* why) {
     std::vector<std::uint64_t> avoided;
@@ -533,7 +533,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
             recorder = &a;
             const heap::fence now = home.fence_now();
             is_stocked = streams.size() == 1 && a.own_number() != heap::heap::no_timeline;
-            // What goes into the heap is not among the blocks that the stock knows to be uncovered.
+            // A block that goes into the heap is not among the uncovered blocks of the stock.
             a.count_free(size, is_stocked ? 1 : event_spacing(a));
             if (is_stocked) {
                 a.count_out(-1);
@@ -555,7 +555,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
     give(0, address, size, std::move(fences));
 }
 
-/// What nobody uses, as far as it could go back: in the heap, and in arenas of virtual memory.
+/// Unused bytes that could go back: in the heap and, of virtual memory, in arenas.
 std::size_t pool_engine::unused_bytes() noexcept {
     std::size_t bytes = free_bytes();
     for (arena* a = traits_.is_virtual ? holders_.front() : nullptr; a != nullptr; a = holders_.behind(*a)) {
@@ -565,7 +565,7 @@ std::size_t pool_engine::unused_bytes() noexcept {
     return bytes;
 }
 
-/// What is unused beyond the release threshold, in a free. O(1) where none is set, else O(arenas with spans).
+/// In a free: trims unused memory beyond the release threshold. O(1) if none is set, else O(arenas with spans).
 void pool_engine::release_surplus() {
     const std::size_t keep = release_above_.load(std::memory_order_relaxed);
     // Giving memory back orders the legacy stream, which spoils captures.
@@ -580,18 +580,18 @@ void pool_engine::release_surplus() {
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("a pool could not give memory back: ", e.what());
     }
-    // Where nothing was whole, more must be free before it is worth looking again.
+    // If nothing could be released, retry only when an eighth more is unused.
     trim_above_ = released > 0 ? 0 : unused_bytes() + unused_bytes() / 8;
 }
 
-/// Into the heap. What the heap cannot take is lost until the pool is destroyed.
+/// Frees memory into the heap.
 void pool_engine::give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) {
     fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
     heaps_[area].free(address, size, std::move(fences));
     note_heap_is_dry(false);
 }
 
-/// A free that was no free of a block in use, or of a block of another size.
+/// Reports a free of a block that is not in use, or that has another size.
 void pool_engine::report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept {
     try {
         const std::string where = rmm::detail::address_text(reinterpret_cast<void*>(address));

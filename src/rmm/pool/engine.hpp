@@ -61,12 +61,12 @@ class pool_engine final : public rmm::detail::memory_holder {
     pool_engine(const pool_engine&) = delete;
     pool_engine& operator=(const pool_engine&) = delete;
 
-    /// `bytes` > 0 on `stream`, which is made to wait for whoever used the memory last. Grows where nothing fits. Null,
-    /// with the cause in `*why`, where that fails; the pool is as before then. Throws only std::bad_alloc of the host.
+    /// `bytes` > 0 on `stream`, which is made to wait for the last users of the memory. Grows if nothing fits. Null,
+    /// with the cause in `*why`, if that fails; the pool is unchanged then. Throws only std::bad_alloc of the host.
     void* try_allocate(std::size_t bytes, cuda_stream_view stream, refusal* why);
-    /// The same, but asks others to free memory before it fails, and throws an exception with the pool's figures. O(1)
-    /// where the stream's arena has a block, else O(log free pieces + streams); O(free pieces) where only neighbours
-    /// that are not merged yet fit.
+    /// As `try_allocate`, but reclaims memory before it fails, and throws an exception with the pool's figures. O(1)
+    /// if the stream's arena has a block, else O(log free pieces + streams); O(free pieces) if only neighbours that
+    /// are not merged yet fit.
     void* allocate(std::size_t bytes, cuda_stream_view stream);
 
     /// Null, and false, where it takes a wait or a call of the driver. Only of blocks of arenas, on the legacy stream.
@@ -139,8 +139,8 @@ class pool_engine final : public rmm::detail::memory_holder {
         block_stock more = {};
         explicit operator bool() const noexcept { return address != 0; }
     };
-    /// What a request saw in other streams' stocks: where the oldest blocks wait, of those that may be behind an event;
-    /// `is_complete`: it has seen all of them.
+    /// Result of a scan of other streams' stocks: the fences of the oldest blocks that may be behind an event;
+    /// `is_complete`: all stocks were scanned.
     struct look {
         std::array<heap::fence, 4> waiting;
         std::size_t num_waiting = 0;
@@ -152,27 +152,27 @@ class pool_engine final : public rmm::detail::memory_holder {
             if (num_waiting < waiting.size()) waiting[num_waiting++] = use;
         }
     };
-    /// Of what others have nothing had passed. `not_known`: some was not seen; `recorded`: some is behind events that
-    /// the driver was asked about, or is not to be asked about now; `nothing`: no event covers any.
+    /// Result of a scan of other streams' stocks that found no reusable block. `not_known`: it was incomplete;
+    /// `recorded`: a block is behind an event, which was queried or is not to be now; `nothing`: no event covers any.
     enum class others_have : std::uint8_t { not_known, recorded, nothing };
     struct large_block {
         std::size_t size_bytes = 0;
         std::uint8_t area = 0;
         rmm::detail::tag_number tag = rmm::detail::untagged;
         capture_heap* capture = nullptr;  // of a block that a captured stream asked for
-        cudaStream_t stream = nullptr;    // which asked for it
+        cudaStream_t stream = nullptr;    // of the allocation
     };
     // Large blocks that different streams freed merge, and are cut by best fit, only when their fences are known to
     // have passed: eight streams that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one
     // every 32 (H200, medians of 15 seeds).
     static constexpr std::size_t poll_after = 4;
-    /// As many timelines are asked about then; the next poll asks others. In a pool without stocks all blocks that are
-    /// away are looked at after a poll, so that many small polls would cost more than they spare.
+    /// Timelines queried in one poll; the next poll queries others. A pool without stocks examines all blocks away
+    /// after a poll, so that many small polls would cost more than they save.
     std::size_t timelines_per_poll() const noexcept { return has_stocks_ ? 8 : 32; }
     // Frees noted without an event, of large blocks and of shared ones each.
     static constexpr std::size_t most_uncovered = 256;
-    // A span is at most such a part of what is free: after as many there is little left to give, and a stream that asks
-    // once in a while would take a span from the next that does.
+    // Limit on arenas with spans. A span is at most such a part of the free memory: more spans would leave little, and
+    // streams that allocate rarely would take them from each other.
     static constexpr std::size_t most_holders = 128;
     static constexpr std::size_t fewest_holders = 8;
     static constexpr std::size_t no_threshold = ~std::size_t{0};
@@ -356,9 +356,9 @@ class pool_engine final : public rmm::detail::memory_holder {
     chain<arena, &arena::as_waiting> waiting_ KMM_GUARDED_BY(in_engine);
     std::atomic<arena*> changed_{nullptr}, ended_{nullptr};     // see note_change, note_ended_recordings
     std::uint64_t collected_at_ KMM_GUARDED_BY(in_engine) = 0;  // passes with which the arenas that wait were compared
-    std::uint64_t num_shared_ KMM_GUARDED_BY(in_engine) = 0;    // requests for memory that is nobody's
+    std::uint64_t num_shared_ KMM_GUARDED_BY(in_engine) = 0;    // requests that count for the common arena
     std::uint64_t num_failed_searches_ KMM_GUARDED_BY(in_engine) = 0;  // requests that found nothing to use at once
-    // Frees for which there may be no event yet: of large blocks; and of small ones, under the lock of nobody's arena.
+    // Frees for which there may be no event yet: of large blocks; and of small ones, under the lock of `common_`.
     std::vector<heap::fence> uncovered_ KMM_GUARDED_BY(in_engine);
     std::vector<heap::fence> common_uncovered_;
     std::atomic<std::size_t> num_uncovered_{0};
@@ -367,7 +367,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t large_bytes_ KMM_GUARDED_BY(in_engine) = 0;
     std::size_t peak_held_bytes_ KMM_GUARDED_BY(in_engine) = 0;
     std::size_t num_since_poll_ KMM_GUARDED_BY(in_engine) = 0;  // large frees, and requests that had to wait
-    std::size_t poll_after_ KMM_GUARDED_BY(in_engine);          // as many; more while polls learn nothing
+    std::size_t poll_after_ KMM_GUARDED_BY(in_engine);          // the poll interval; grows while polls learn nothing
     std::size_t trim_above_ KMM_GUARDED_BY(in_engine) = 0;      // with less free, the threshold is not looked at
     std::size_t spans_refused_ KMM_GUARDED_BY(in_engine) = 0;   // requests before a stream without a span may ask again
     std::size_t poll_above_ KMM_GUARDED_BY(in_engine) = 64;     // recorded epochs: then all timelines are asked about

@@ -11,18 +11,17 @@ namespace mr {
 namespace detail {
 namespace {
 
-// Recorded epochs that are left alone before they are asked about: each question costs a driver call.
+// Recorded epochs that may gather before they are queried: each query costs a driver call.
 constexpr std::size_t poll_slack = 64;
 
-// While the device lags behind, so that polls learn nothing, each comes after twice as many frees and waits as the one
-// before; up to these.
+// Limit of the poll interval, in frees and waits: it doubles while polls learn nothing because the device lags behind.
 constexpr std::size_t most_since_poll = 64;
-// What more has passed is left to the next requests: clearing a piece among a hundred thousand takes half a
-// microsecond, under the lock.
+// Pieces cleared per request; the rest is left to the next requests. Clearing a piece among a hundred thousand takes
+// half a microsecond, under the lock.
 constexpr std::size_t most_cleared_at_once = 64;
 
-// As many frees of many streams are covered by events together: one of the device costs 2 ns for each stream on the
-// host driver.
+// Frees of many streams that are covered by events together: one of the device costs 2 ns for each stream on the host
+// driver.
 constexpr std::size_t frees_per_cover = 128;
 constexpr std::size_t few_arenas = 64;
 

@@ -34,7 +34,7 @@ std::size_t pool_engine::trim(std::size_t keep_bytes) {
     return trim(held, keep_bytes);
 }
 
-/// While nobody else grows or shrinks the pool.
+/// The caller excludes other threads that grow or shrink the pool.
 std::size_t pool_engine::trim(lock& held, std::size_t keep_bytes) {
     const growth_mark shrinking(*this);
     // Memory goes back upstream in the order of the legacy stream, which must not be touched while a stream that waits
@@ -76,13 +76,13 @@ pool_statistics pool_engine::statistics() {
         s.in_use_bytes += num_out * options_.block_bytes;
         s.num_blocks += num_out;
     }
-    // What captures have in use counts as such; the rest of their memory is nobody else's either.
+    // Blocks in use of captures count as in use; the free rest of their memory is reserved for them.
     const captures::sums of_captures = captures_->figures();
     s.captured_bytes = of_captures.held_bytes;
     s.free_bytes = s.held_bytes - s.in_use_bytes - of_captures.free_bytes;
     s.maximum_bytes = options_.maximum_bytes == no_maximum ? 0 : options_.maximum_bytes;
     s.num_upstream_blocks = growth_->num_blocks();
-    // What is mapped elsewhere on demand is not in pieces.
+    // Spare physical memory can be mapped contiguously on demand.
     s.largest_free_bytes = std::max(s.largest_free_bytes, growth_->spare_bytes());
     return s;
 }

@@ -1,10 +1,10 @@
-// Implements the part of engine.hpp that searches memory: the spans of arenas, what is free in them and away from them,
-// and the heap behind.
+// Implements the part of engine.hpp that searches memory: the spans of arenas, their free and away blocks, and the heap
+// behind.
 //
-// A stream's small requests have spans of their own, as long as few streams have. Those of the others share one arena
-// that is nobody's: what they free is away until it has passed, whoever asks next. A stream that asks often enough gets
-// its own. An arena keeps what its stream needed once; where memory is short, all granules in which nothing is in use
-// leave it.
+// A stream's small requests get spans of their own, while few streams have spans. Further streams share the common
+// arena, where a freed block is away for every stream until the free has passed. A stream with enough requests gets
+// spans of its own. Entirely free spans leave their arena at the next collection; where memory is short, so do all
+// granules without a block in use.
 #include <algorithm>
 #include <exception>
 #include <functional>
@@ -21,16 +21,16 @@ namespace mr {
 namespace detail {
 namespace {
 
-// A stream gets a span of its own after so many requests for shared memory, if all streams together made fewer than
+// Requests for shared memory after which a stream gets a span of its own, unless all streams together made more than
 // most_holders times as many meanwhile.
 constexpr std::uint32_t requests_of_busy_stream = 64;
 
-// Arenas that wait for fences of blocks which are away and are looked at in one search; the next one goes on.
+// Arenas with blocks away that are examined in one search; the next search continues behind them.
 constexpr std::size_t most_waiting_asked = 64;
 
 }  // namespace
 
-/// Asked once for each request, which it counts.
+/// Whether the request goes to the common arena. Called once for each request, which it counts.
 bool pool_engine::should_share(arena& a) noexcept {
     if (a.own_number() == heap::heap::no_timeline || chain<arena, &arena::as_holder>::contains(a)) return false;
     if (holders_.size() < growth_->most_span_holders()) return false;
@@ -41,7 +41,7 @@ bool pool_engine::should_share(arena& a) noexcept {
     return num_shared_ - a.shared_since > most_holders * requests_of_busy_stream;
 }
 
-/// What the stream may use at once.
+/// A block that the stream may use without a wait.
 pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
     const std::uint64_t own = a.own_number();
     if (has_stocks_)
@@ -169,7 +169,7 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
     return false;
 }
 
-/// Memory that is nobody's becomes a span of the arena; back in the heap if the host has no memory for that.
+/// Makes memory that was taken from the heap a span of the arena; gives it back if the host has no memory for that.
 void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a) {
     try {
         directory_.prepare(address, bytes);
@@ -196,7 +196,7 @@ void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const 
     update_small_limit();
 }
 
-/// Takes back what was away and may be used again. Under both locks. O(1) where no fence has passed since the last
+/// Takes back the blocks away whose fences have passed. Under both locks. O(1) if no fence has passed since the last
 /// time, else O(blocks away).
 void pool_engine::drain(arena& a) {
     if (a.away.empty() || a.drained_at == timelines_.num_passes()) return;
@@ -257,7 +257,7 @@ std::size_t pool_engine::collect_spans(bool all) {
 void pool_engine::collect_from(arena& a, bool all) {
     ++num_steps_;
     if (has_stocks_ && !all) {
-        // Whether it has something is seen by whoever looks into it.
+        // A search that looks into its stock finds out whether it is empty.
         a.is_listed = true;
         return holders_.push_back(a);
     }

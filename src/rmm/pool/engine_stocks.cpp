@@ -17,20 +17,20 @@ namespace mr {
 namespace detail {
 namespace {
 
-// A stream takes as many blocks of the heap at once, or its share of half of them: what one stream keeps, others miss.
+// Blocks that a stream takes from the heap at once, or its share of half of them: other streams need blocks, too.
 constexpr std::size_t most_refilled = 8;
-// Signs of other stocks that a request reads; the next search goes on behind them.
+// Signs of other stocks that a request reads; the next search continues behind them.
 constexpr std::size_t most_signs_read = 32;
-// And stocks that are looked into under the engine's lock.
+// Stocks that are looked into under the engine's lock.
 constexpr std::size_t most_stocks_looked_into = 16;
-// Requests of a stream that ask nothing, where the device has lagged behind again and again.
+// Requests of a stream that skip the query of the driver, after the device has lagged behind repeatedly.
 constexpr std::uint32_t most_not_asked = 63;
-// Of another stream's stock at once: both streams wait for it.
+// Blocks taken from another stream's stock at once: both streams wait for it.
 constexpr std::size_t most_taken_over = 32;
 
 }  // namespace
 
-/// Under the arena's lock: what is there may be used by the arena's stream without a wait.
+/// Puts a free block into the stock, where the arena's stream may use it without a wait. Under the arena's lock.
 void pool_engine::enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept {
     block.position = position;
     block.term = a.term;
@@ -39,8 +39,8 @@ void pool_engine::enter_stock(arena& a, stocked_block& block, std::uint64_t posi
     if (!a.is_listed) note_change(a);
 }
 
-/// Null where neither the stream's stock nor a few others have any, or the arena has gone over to another stream. The
-/// engine's lock is taken for questions about events alone. `*known`: what the others had.
+/// Null if neither the stream's stock nor a few others have a block, or the arena was rebound to another stream. The
+/// engine's lock is taken only for queries of events. `*known`: result of the scan of the others.
 stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_have* known) noexcept {
     stock_signs::place start;
     for (bool has_asked = false;; has_asked = true) {
@@ -79,8 +79,8 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
     }
 }
 
-/// Under the arena's lock, without the engine's: into its stock what has passed of another. A stock that somebody else
-/// goes on using is left alone. `*seen`: what may pass of those that had nothing. O(1).
+/// Under the arena's lock, without the engine's: moves passed blocks of another stock into this one. Skips a stock that
+/// another thread keeps locked. `*seen`: result of the scan. O(1).
 bool pool_engine::take_from_others(arena& a, look* seen) noexcept {
     const std::uint64_t device_passed = timelines_.device_passed();
     const std::uint64_t device_recorded = timelines_.device_recorded_up_to();
@@ -118,8 +118,8 @@ bool pool_engine::has_passed(const arena& of, const stocked_block& block) const 
     return position == 0 || timelines_.has_passed(*of.home.load(std::memory_order_relaxed), position);
 }
 
-/// Under the lock of `other`: of the older half of its blocks those that have passed, which anybody may use. Blocks
-/// that have not stay, since nothing may ever cover what waits for a stream that asks for no more.
+/// Under the lock of `other`: takes the passed blocks of the older half of its stock; they are ready for every stream.
+/// Other blocks stay: once their stream is idle, no event may ever cover them.
 block_stock pool_engine::split_passed(arena& other, std::size_t most) noexcept {
     block_stock taken;
     for (std::size_t n = std::min((other.stock.size() + 1) / 2, most); n > 0; --n) {
@@ -131,7 +131,7 @@ block_stock pool_engine::split_passed(arena& other, std::size_t most) noexcept {
     return taken;
 }
 
-/// A block of the stream's own, or of the heap, that it may use at once.
+/// A block of the stream's own stock, refilled from the heap, that it may use at once.
 pool_engine::piece pool_engine::find_stocked(std::size_t size, arena& a) {
     if (a.own_number() == heap::heap::no_timeline) return {};
     for (bool more = true; more; more = refill(size, a)) {
@@ -150,7 +150,7 @@ void pool_engine::note_heap_is_dry(bool is_dry) noexcept {
     if (heap_is_dry_.load(std::memory_order_relaxed) != is_dry) heap_is_dry_.store(is_dry, std::memory_order_relaxed);
 }
 
-/// From the heap into the arena's stock; false if nothing there is ready for its stream.
+/// Moves blocks from the heap into the arena's stock; false if the heap has none that is ready for its stream.
 bool pool_engine::refill(std::size_t size, arena& a) {
     const std::size_t num_free = heaps_[0].free_bytes() / size;
     const std::size_t share = num_free / (2 * arenas_.size());
@@ -178,8 +178,8 @@ bool pool_engine::refill(std::size_t size, arena& a) {
     return false;
 }
 
-/// Of what other streams have. O(1), or O(stocks) for one with any last use; and O(stocks that have become empty), each
-/// once.
+/// Takes a block from another stream's stock. O(1), or O(stocks) for a block with any last use; and O(stocks that have
+/// become empty), each once.
 pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted) {
     if (wanted == last_use::any) {
         collect_spans(false);
@@ -190,8 +190,8 @@ pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_
     return take_over(a, avoided, wanted, 1, false);
 }
 
-/// Of so many stocks; `waits`: also of those that another thread uses now. That thread may have lost its core, and
-/// whoever waits for it here keeps all others waiting for the engine's lock.
+/// Tries `num_to_ask` stocks; `waits`: also those that another thread has locked. That thread may be preempted, and a
+/// wait for it here, under the engine's lock, delays all other threads.
 pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted,
                                           std::size_t num_to_ask, bool waits) {
     for (std::size_t n = holders_.size(); n > 0 && num_to_ask > 0; --n) {

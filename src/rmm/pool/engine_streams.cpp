@@ -17,27 +17,27 @@ using rmm::detail::stream_kind;
 
 std::atomic<bool> captures_seen{false};
 
-// One event covers as many frees of a stream as this: some nanoseconds a free, even where 16 threads record at the same
-// time and wait for each other in the driver. What no event covers yet is fenced, when it is needed, by an event of
-// that time: of the stream if it is ours, else of the whole device. Whoever needs it waits longer than it must.
+// Frees of a stream per event: some nanoseconds a free, even where 16 threads record at the same time and contend in
+// the driver. A free without an event is fenced when its memory is needed, by an event of the stream if it is ours,
+// else of the whole device: the next user then waits longer than necessary.
 constexpr std::uint32_t frees_per_event = 64;
-// Or as many bytes: of all streams together this share of the pool, so that a free of a large block has no event as
-// a rule.
+// Or freed bytes per event: of all streams together this share of the pool, so that a free of a large block has no
+// event as a rule.
 constexpr std::size_t min_bytes_per_event = std::size_t{32} << 20;
 constexpr std::size_t unrecorded_share = 8;
-// Of blocks of one size events tell about the oldest of a stock, which as a rule were freed long ago.
+// For blocks of one size: events concern the oldest blocks of a stock, which as a rule were freed long ago.
 constexpr std::size_t min_stocked_bytes_per_event = std::size_t{128} << 20;
-// A small free puts the recording off rather than wait for the lock: so many frees later another one tries, a few
-// times.
+// A small free defers the recording rather than wait for the engine's lock: retried after this many frees, and deferred
+// at most `most_put_off` times.
 constexpr std::uint32_t frees_until_retry = 8;
 constexpr std::uint32_t most_put_off = 4;
-// Of blocks of one size, most streams live on their own: the events of a stream come up to so many times more rarely,
-// twice as rarely after so many during which nobody looked for blocks in vain. What they leave uncovered in the stock
-// is bounded all the same, as above: once a stream is captured, nothing covers the stock of another that is idle.
+// For blocks of one size, most streams reuse only their own: the spacing of a stream's events doubles, up to this
+// factor, after each `unneeded_until_rarer` events without a failed search. The uncovered part of its stock stays
+// bounded, as above: once a stream is captured, no event covers the stock of another stream that is idle.
 constexpr std::uint32_t most_spacing = 16;
 constexpr std::uint32_t unneeded_until_rarer = 8;
-// Where streams are captured there are no events of the device, and none of a stream while it is captured: so many
-// frees of a stream have an event each, that one which lives shortly leaves nothing behind.
+// Once captures were seen, there are no events of the device, and none of a stream while it is captured: the first
+// frees of a stream have an event each, so that a short-lived stream leaves nothing uncovered.
 constexpr std::uint32_t num_recorded_each = 64;
 
 }  // namespace
@@ -53,7 +53,7 @@ bool pool_engine::is_captured(cuda_stream_view stream) noexcept {
     return true;
 }
 
-/// 0: it is not captured, or cannot be.
+/// The id of the stream's capture; 0: it is not captured, or cannot be.
 std::uint64_t pool_engine::capture_of(cuda_stream_view stream) noexcept {
     if (normalized(stream) == rmm::detail::legacy_stream_handle()) return 0;
     driver::CaptureStatus status = driver::CaptureStatus::none;
@@ -78,7 +78,7 @@ bool pool_engine::is_of_other_device(cuda_stream_view stream) noexcept {
     return device != device_;
 }
 
-/// An event of the device covers everything freed up to now. Lets the lock go.
+/// Records an event of the device, which covers all frees so far. Releases the lock meanwhile.
 void pool_engine::cover_by_device(lock& held) {
     recording now;
     if (!timelines_.begin_device_recording(&now)) {
@@ -123,16 +123,15 @@ bool pool_engine::should_record(const arena& a) const noexcept {
     return has_seen_captures() && a.num_recordings.load(std::memory_order_relaxed) < num_recorded_each;
 }
 
-/// Whether the free is one of many small ones, and the events of others will do for it: then the recording can wait for
-/// the lock.
+/// Whether the recording can be deferred: the free is one of many small ones, and a later event may cover it.
 bool pool_engine::may_put_off(const arena& a) const noexcept {
     if (!may_record_device() || a.num_put_off.load(std::memory_order_relaxed) >= most_put_off) return false;
     // Elsewhere a free of a large block has an event, for which its next user waits instead of for the whole device.
     return has_stocks_ || !is_enough_for_event(a.unrecorded_bytes.load(std::memory_order_relaxed), 1);
 }
 
-/// In a call that has brought the arena's stream: an event covers everything freed on it so far. What cannot be
-/// recorded now is left to the next call.
+/// In a call that has brought the arena's stream: records an event that covers all frees on it so far. If that is
+/// impossible now, it is left to the next call.
 void pool_engine::record(arena& a, cuda_stream_view stream) {
     const cudaStream_t handle = normalized(stream);
     bool same_stream = false;
@@ -185,7 +184,7 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     end_recording(a, {&home, now, status.ok()});
 }
 
-/// False: no event is to be had.
+/// False: no spare event.
 bool pool_engine::begin_recording(arena& a, timeline& home, recording* now) {
     const kmm::locks::Guard in(a.mutex);  // a free comes before, and is covered, or after
     const bool has_begun = timelines_.begin_recording(home, now);
@@ -209,8 +208,8 @@ void pool_engine::end_recording(arena& a, const ended_recording& ended) {
     a.event_spacing.store(spacing, std::memory_order_relaxed);
 }
 
-/// Under the lock: of events whose threads did not wait for it, so that nobody knows yet that they were recorded.
-/// Called before anybody asks which events there are.
+/// Under the lock: notes the recordings of threads that did not wait for the lock. Called before any lookup of recorded
+/// events.
 void pool_engine::note_ended_recordings() {
     if (ended_.load(std::memory_order_relaxed) == nullptr) return;
     for (arena* a = ended_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {

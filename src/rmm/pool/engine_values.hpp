@@ -28,13 +28,13 @@ struct refusal {
     void meet_maximum(std::size_t held, std::size_t maximum, std::size_t size);
 };
 
-/// What the form of growth asks of sizes and addresses.
+/// Requirements of the form of growth on sizes and addresses.
 struct growth_traits {
     bool is_virtual = false;
     heap::placement placement = heap::placement::small_from_below;
     /// Requests up to this, and spans, have an area of addresses of their own; 0: there is one area.
     std::size_t small_area_limit = 0;
-    /// Requests of so much are rounded up to the granularity.
+    /// Requests from this size on are rounded up to the granularity.
     std::size_t whole_granules_from = std::numeric_limits<std::size_t>::max();
     std::size_t granularity = 1;
 };

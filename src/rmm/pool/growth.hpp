@@ -33,18 +33,18 @@ class growth {
     /// Called with a miss. An empty piece, with the cause, if there is no more.
     virtual piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why)
         KMM_REQUIRES(in_engine) = 0;
-    /// The same for a stream that is captured, and so may wait for nothing: its fences, if any, are for the host.
+    /// As `grow`, for a stream that is captured and so may not wait: the host waits for the piece's fences, if any.
     virtual piece grow_idle(lock& held, std::size_t size, refusal* why) KMM_REQUIRES(in_engine) = 0;
-    /// Gives back what nobody uses until `keep_bytes` are held. Returns how much that was.
+    /// Gives unused memory back until `keep_bytes` are held. Returns the bytes given back.
     virtual std::size_t trim(lock& held, std::size_t keep_bytes) KMM_REQUIRES(in_engine) = 0;
-    /// Everything goes back: all users have passed. Without the lock; the engine is being destroyed.
+    /// Gives everything back: all users have passed. Without the lock; the engine is being destroyed.
     virtual void release() noexcept = 0;
 
-    /// What an arena is given where nothing in it holds `size` bytes; 0: nothing.
+    /// Bytes of the span for an arena in which nothing holds `size` bytes; 0: none.
     virtual std::size_t span_for(std::size_t size, const arena& a) const noexcept = 0;
     /// Requests up to this look into their stream's arena.
     virtual std::size_t small_limit() const noexcept = 0;
-    /// So many arenas have spans before streams share.
+    /// Arenas that may have spans; further streams share the common arena.
     virtual std::size_t most_span_holders() const noexcept = 0;
     /// A span ahead of the first request of a stream, where that is better than what the heap has. False: it is, and
     /// there is no memory for one.
@@ -62,7 +62,7 @@ class growth {
     /// See virtual_growth. False: the piece was lost to the driver.
     virtual bool cut_behind(lock&, piece*) KMM_REQUIRES(in_engine) { return true; }
 
-    /// A request found nothing, and all arenas gave what they could: so much.
+    /// A request found nothing, and all arenas together gave this many bytes to the heap.
     virtual void note_collected(std::size_t) noexcept {}
 
     virtual std::size_t num_blocks() const noexcept KMM_REQUIRES(in_engine) { return 0; }  ///< of upstream
@@ -119,8 +119,8 @@ class upstream_growth final : public growth {
 
     const device_async_resource_ref upstream_;
     std::map<std::uintptr_t, std::size_t> regions_ KMM_GUARDED_BY(in_engine);  // its blocks
-    // Of a pool of blocks of one size: requests that would have had to wait since its blocks were counted; what was
-    // taken that they need not; refusals of upstream to give that, in a row.
+    // Of a pool of blocks of one size: requests that would have had to wait since its blocks were last counted; bytes
+    // taken to avoid such waits; consecutive refusals of upstream to give them.
     std::size_t num_short_ KMM_GUARDED_BY(in_engine) = 0;
     std::size_t rather_than_wait_bytes_ KMM_GUARDED_BY(in_engine) = 0;
     unsigned num_refused_ KMM_GUARDED_BY(in_engine) = 0;
@@ -173,13 +173,14 @@ class virtual_growth final : public growth {
     std::size_t in_use_bytes() const noexcept KMM_REQUIRES(in_engine);
     std::size_t kept_by_stream() const noexcept;
     std::size_t eager_bytes(std::size_t slack = 0) const noexcept KMM_REQUIRES(in_engine);
-    /// Whoever grows or trims has the source to itself, without the lock; others see what it noted with the lock.
+    /// Copies the source's figures, under the lock. The thread that grows or trims has the source to itself, without
+    /// the lock; other threads read the copies.
     void note_source() noexcept KMM_REQUIRES(in_engine);
 
     std::unique_ptr<virtual_source> source_;
     std::size_t spare_bytes_ KMM_GUARDED_BY(in_engine) = 0;
     std::size_t peak_bytes_ KMM_GUARDED_BY(in_engine) = 0;   // the most that was in use
-    std::size_t eager_until_ KMM_GUARDED_BY(in_engine) = 0;  // so much may be held besides
+    std::size_t eager_until_ KMM_GUARDED_BY(in_engine) = 0;  // the pool may grow up to this before it moves memory
     std::size_t num_windows_ KMM_GUARDED_BY(in_engine) = 0;  // of addresses, that arenas were given
 };
 

@@ -1,7 +1,7 @@
-// Implements the part of engine.hpp that tells who holds what, and what a pool does and says when it is short
-// of memory.
+// Implements the part of engine.hpp that reports the holders of memory, and handles a shortage of memory and its
+// error text.
 //
-// Must not know: how blocks are found. Any thread; nobody else is called with a lock held.
+// Must not know: how blocks are found. Any thread; no other holder is called with a lock held.
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -54,10 +54,10 @@ std::string largest_first(std::vector<named_bytes> all) {
     return text;
 }
 
-/// What the rest of the process says about the device.
+/// Memory of the device in the rest of the process.
 struct neighbours {
     std::size_t from_driver_bytes = 0;  // of all resources together
-    std::string idle_name;              // who has most that nobody uses
+    std::string idle_name;              // the other holder with the most unused memory
     std::size_t idle_bytes = 0;
     std::vector<std::string> lines;
 };
@@ -80,7 +80,7 @@ neighbours ask_neighbours(int device, const rmm::detail::memory_holder& self) {
 
 // ---- as a holder of memory
 
-/// Changes nothing in the pool, unlike `statistics`: whoever looks often must not cost others their arenas.
+/// Changes nothing in the pool, unlike `statistics`: frequent calls must not cost streams the spans of their arenas.
 rmm::detail::holder_figures pool_engine::figures() {
     rmm::detail::holder_figures f;
     const lock held(mutex_);
@@ -134,11 +134,11 @@ void pool_engine::add_blocks(std::vector<rmm::detail::held_block>* blocks) {
 }
 
 std::size_t pool_engine::give_back(std::size_t bytes) noexcept {
-    // A pool that does not grow would never have it again.
+    // A pool that does not grow could never take the memory again.
     if (!options_.on_device || !options_.grows) return 0;
     try {
         lock held(mutex_);
-        // Whoever grows the pool may wait for what the caller holds.
+        // The thread that grows the pool may be waiting for memory that the caller holds.
         if (growing_) return 0;
         return trim(held, held_bytes() - std::min(bytes, held_bytes()));
     } catch (const std::exception& e) {
@@ -338,7 +338,7 @@ std::string pool_engine::advice(std::size_t bytes, const pool_statistics& s, boo
                                                     ? driver::format(" ({} are free on the device)",
                                                                      byte_size_text(shortage.device_free_bytes))
                                                     : std::string()));
-    // Whole blocks that nobody uses were asked for; or nobody could be asked from here.
+    // Idle memory remains here if it was not in whole blocks, or if this allocation could not reclaim.
     if (shortage.limit == memory_limit::device && idle_bytes >= bytes)
         add_advice(&text, driver::format("trimming pool \"{}\", or one pool for both: it holds {} that nobody uses",
                                          idle_name, byte_size_text(idle_bytes)));

@@ -1,4 +1,4 @@
-// Whom the memory around an address belongs to: a two-level table over the address space, read without a lock.
+// The owner of the memory at an address: a two-level table over the address space, read without a lock.
 //
 // Owns the table. Must not know: what its entries are. Readers: any thread; writers: one at a time. O(1).
 #pragma once
@@ -30,7 +30,7 @@ class granule_directory {
     granule_directory(const granule_directory&) = delete;
     granule_directory& operator=(const granule_directory&) = delete;
 
-    /// Null where nobody has memory.
+    /// The owner of the granule; null if it has none.
     Owner* find(std::uintptr_t address) const noexcept {
         const top* table = top_.load(std::memory_order_acquire);
         const std::uintptr_t at = address / granule;

@@ -12,10 +12,9 @@ using rmm::detail::stream_identity;
 
 namespace {
 
-// So many events of a stream tell points of it apart. More would cost an event for each, and a question when memory
-// is short.
+// Recorded events kept per stream. Each costs an event, and a query when memory is short.
 constexpr std::size_t max_recorded = 8;
-// Timelines that are nobody's own any more, and whose work goes on, are looked at by so many calls each.
+// Timelines without an arena but with unfinished work that one call of `forget_idle` examines.
 constexpr std::size_t most_kept_asked = 16;
 // The number of what is recorded for the whole device, in questions.
 constexpr std::uint64_t of_device = heap::heap::no_timeline;
@@ -69,7 +68,7 @@ auto entry_for(Entries& recorded, std::uint64_t epoch) {
 
 const recorded_epoch* timelines::find_recorded(const timeline& t, std::uint64_t position) const noexcept {
     if (const auto at = entry_for(t.recorded, position); at != t.recorded.end()) return &*at;
-    // A stream that can be named has an event of its own, for which nobody waits longer than for that stream.
+    // A stream that can be fenced later gets an event of its own, so that its waiters do not wait for other streams.
     if (t.fenced_late()) return nullptr;
     const auto at = entry_for(device_recorded_, position);
     return at == device_recorded_.end() ? nullptr : &*at;
@@ -258,7 +257,7 @@ void timelines::add_recorded(timeline& t, const recorded_epoch& entry) {
     try {
         t.recorded.insert(at, entry);
     } catch (const std::bad_alloc&) {
-        // Nobody knows of the recording then: whoever waits for the epoch records another.
+        // The recording is dropped; the next wait for the epoch records another.
         if (!entry.borrowed) give_spare(entry.event);
         return;
     }
@@ -305,7 +304,7 @@ driver::EventHandle timelines::take_spare() noexcept {
 
 /// Of a timeline or of the device: everything freed so far has the result at most, everything freed from here on more.
 std::uint64_t timelines::close_epoch(std::atomic<std::uint64_t>& epoch) noexcept {
-    // Whoever reads the epoch from here on is not covered by the event; whoever read it before has queued its
+    // A thread that reads the epoch from here on is not covered by the event; one that read it before has queued its
     // work already.
     const std::uint64_t covered = counter_;
     epoch.store(++counter_, std::memory_order_seq_cst);
@@ -395,7 +394,7 @@ std::vector<timelines::question> timelines::questions(std::size_t most) {
             for (const recorded_epoch& r : t.recorded) add_question(&all, t, r);
         }
     } catch (...) {
-        // Nobody answers them.
+        // `answer` will not be called, so release here.
         for (const question& q : all) gone_.release(q.owned);
         throw;
     }
@@ -458,7 +457,7 @@ void timelines::answer(const std::vector<question>& answers) {
         std::vector<recorded_epoch>& recorded = t == nullptr ? device_recorded_ : t->recorded;
         const auto at = std::find_if(recorded.begin(), recorded.end(),
                                      [&](const recorded_epoch& r) { return r.stamp == q.recorded.stamp; });
-        if (at == recorded.end()) continue;  // taken over or answered by somebody else meanwhile
+        if (at == recorded.end()) continue;  // recorded again or answered by another thread meanwhile
         const std::uint64_t epoch = at->epoch;
         for (auto old = recorded.begin(); old != at + 1; ++old)
             if (!old->borrowed && !old->busy) give_spare(old->event);
@@ -474,7 +473,7 @@ void timelines::answer(const std::vector<question>& answers) {
 }
 
 void timelines::forget_idle() {
-    // Those that cannot go yet are asked about again later, a few in each call.
+    // Timelines that cannot be forgotten yet go to the end of the queue, a few in each call.
     std::size_t num_kept = 0;
     for (std::size_t n = left_.size(); n > 0 && num_kept < most_kept_asked; --n) {
         timeline& t = *left_.take_front();

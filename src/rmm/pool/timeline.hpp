@@ -6,9 +6,9 @@
 // may be touched then, and of the default stream there are no other events; for any other handle the whole device has
 // an event recorded.
 //
-// Epochs of all streams come from one counter, so that an event of the device covers everything freed up to a number,
-// on whichever stream. What is done for each event, question or stream that goes costs as much as these, not as much as
-// there are streams: what changed stands in chains.
+// Epochs of all streams come from one counter, so that an event of the device covers all frees up to a number, on every
+// stream. The cost of an event, a question or the end of a stream does not depend on the number of streams: changed
+// timelines are linked in chains.
 //
 // Owns: timelines, and events for as long as the pool lives. Must not know: addresses, upstream. Not thread-safe but
 // for what is atomic: the engine brings the lock; functions that call the driver say so and are called without it.
@@ -73,7 +73,7 @@ struct alignas(64) timeline {
     }
     /// Whether the handle may be another stream's by now, as far as is known without asking the driver.
     bool has_ended() const noexcept { return owned != nullptr && !owned->is_open(); }
-    /// The epoch of what is freed now. Any thread; `mark_used` comes before anybody can see the free.
+    /// The epoch of a free now. Any thread; call `mark_used` before the free is visible to other threads.
     std::uint64_t epoch_now() const noexcept {
         return std::max(epoch.load(std::memory_order_seq_cst), device_epoch.load(std::memory_order_seq_cst));
     }
@@ -130,18 +130,18 @@ class timelines {
         return known == nullptr ? nullptr : *known;
     }
     timeline& at(const rmm::detail::stream_identity& who);
-    /// Whether the fence is known to have passed. Asks nobody.
+    /// Whether the fence is known to have passed. Does not call the driver.
     bool has_passed(const heap::fence& f) noexcept {
         if (f.position <= device_passed_) return true;
         timeline* t = find(f.timeline);
         return t == nullptr || f.position <= t->passed;
     }
-    /// The same of a timeline that somebody holds. Any thread, without the lock.
+    /// Whether a position of a held timeline is known to have passed. Any thread, without the lock.
     bool has_passed(const timeline& t, std::uint64_t position) const noexcept {
         return position <= device_passed_.load(std::memory_order_acquire) ||
                position <= t.passed.load(std::memory_order_acquire);
     }
-    /// What holds on every timeline. Any thread, without the lock.
+    /// Applies to every timeline. Any thread, without the lock.
     std::uint64_t device_recorded_up_to() const noexcept {
         return device_recorded_up_to_.load(std::memory_order_relaxed);
     }
@@ -181,13 +181,13 @@ class timelines {
     driver::Status carry_out(std::vector<pending_wait>& waits, driver::StreamHandle stream) noexcept {
         return carry_out(waits, &stream);
     }
-    /// The same, but the host waits.
+    /// As `carry_out`, but the host waits.
     driver::Status carry_out_on_host(std::vector<pending_wait>& waits) noexcept { return carry_out(waits, nullptr); }
     /// Appends the events that would cover these frees and are not recorded yet: one for each stream of ours, and one
     /// of the device for all other streams, if `how_far` allows it. The default stream is left out. Uses spare events
     /// only; returns how many more it would need.
     std::size_t prepare_cover(std::span<const heap::fence> frees, reach how_far, std::vector<pending_wait>* out);
-    /// Without the lock: records them, and nobody waits. What fails is left as it was.
+    /// Without the lock: records the events of `prepare_cover`, without a wait. A failed one is left as it was.
     void record(std::vector<pending_wait>& waits) noexcept;
     /// Keeps what `carry_out` recorded, and takes back the spare events that it did not need.
     void finish(std::vector<pending_wait>& waits);
@@ -200,13 +200,13 @@ class timelines {
     void destroy_event(driver::EventHandle event) noexcept { (void)driver_.destroy_event(event); }
     /// Null if none is spare.
     driver::EventHandle take_spare() noexcept;
-    /// So many events are to be made: room for all of them to be spare at once. Throws std::bad_alloc.
+    /// Before `more` events are made: reserves room for all events to be spare at once. Throws std::bad_alloc.
     void expect_events(std::size_t more) {
         const std::size_t wanted = num_events_ + more;
         if (wanted > spare_.capacity()) spare_.reserve(2 * wanted);
         num_events_ = wanted;
     }
-    /// So many of them were not made.
+    /// `fewer` of the expected events were not made.
     void expect_fewer_events(std::size_t fewer) noexcept { num_events_ -= fewer; }
     /// One that was expected.
     void give_spare(driver::EventHandle event) noexcept { spare_.push_back(event); }
@@ -257,7 +257,7 @@ class timelines {
     }
     /// Drops timelines of which nothing is left. Only after the heap was pruned. O(what it drops), or bounded.
     void forget_idle();
-    /// Timelines that are nobody's own and cannot be forgotten yet.
+    /// Timelines without an arena that cannot be forgotten yet.
     std::size_t num_left() const noexcept { return left_.size(); }
     /// What has passed and of which the heaps may have fences; and: now they have none.
     struct progress {

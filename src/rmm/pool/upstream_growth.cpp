@@ -42,14 +42,14 @@ constexpr std::size_t smallest_step_ahead = std::size_t{32} << 20;
 constexpr std::size_t large_pool_bytes = std::size_t{4} << 30;
 constexpr std::size_t parts_of_large_pool = 32;
 
-// Of a pool of blocks of one size streams have so many free, on the mean, before one waits for another, but all no more
-// than are in use: with fewer, most of them have none when they need one. (Host driver, 64 streams, 710 of 768 blocks
-// in use: 80 ns a pair and 63 events of the device for 10 000 requests; with that 44 ns.) What it takes for that is
-// such a part of what it would hold without.
+// A pool of blocks of one size grows rather than wait while fewer blocks are free than this number per stream and than
+// are in use: otherwise most streams have none when they need one. (Host driver, 64 streams, 710 of 768 blocks in use:
+// 80 ns a pair and 63 events of the device for 10 000 requests; with such growth 44 ns.) This growth is at most one
+// part in `parts_without` of the memory held without it.
 constexpr std::size_t free_blocks_of_stream = 4;
 constexpr std::size_t parts_without = 4;
-// Requests that would have to wait before blocks are counted, at least, which costs a step for each stream; twice as
-// many after each refusal of upstream, up to a million.
+// Requests that would have to wait between two counts of the blocks, at least: a count costs a step for each stream.
+// The number doubles after each refusal of upstream, up to a million.
 constexpr std::size_t least_short = 64;
 constexpr unsigned most_refused = 14;
 
@@ -126,7 +126,7 @@ std::size_t upstream_growth::more_rather_than_wait() const noexcept {
     return most - std::min(most, rather_than_wait_bytes_);
 }
 
-/// A block for each stream, if upstream has so many at once.
+/// Takes one block for each stream, as far as the limits allow, in a single request to upstream.
 growth::piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream,
                                                      refusal* why) {
     const growth_mark growing(pool_);
@@ -294,9 +294,8 @@ std::vector<heap::range> upstream_growth::unused_blocks(std::size_t bytes) {
     return unused;
 }
 
-/// Gives blocks back that nobody uses, in the order of the stream, and asks upstream for one that the request fits
-/// into: after a refusal, of the pool's maximum or of upstream. If upstream refuses again, it is asked for what it
-/// was given.
+/// After a refusal by the pool's maximum or by upstream: gives unused blocks back, in stream order, and asks upstream
+/// for a block that holds the request. If upstream refuses again, takes blocks of the returned sizes again.
 growth::piece upstream_growth::exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
                                         refusal* why) {
     if (!pool_.options_.grows || pool_.options_.block_bytes != 0) return {};
@@ -309,10 +308,10 @@ growth::piece upstream_growth::exchange(lock& held, std::size_t size, const aren
         if (pool_.timelines_.is_part_of_capture(driver::legacy_stream())) return {};
     }
     pool_.collect_spans(true);
-    // What the device has besides, nobody knows: without a maximum, what is given back must be enough.
+    // Other free memory of the device is unknown: without a maximum, the returned blocks must suffice.
     const std::size_t room = is_limited && !why->device_is_full ? maximum - std::min(maximum, pool_.held_bytes()) : 0;
     const std::vector<heap::range> unused = unused_blocks(size - std::min(room, size));
-    // A single block that is large enough would have served the request, but for who must be waited for.
+    // A single large enough block would have served the request, had its users been within reach.
     if (unused.empty() || (unused.size() == 1 && unused.front().size_bytes >= size)) return {};
     std::vector<heap::range> given_back;
     given_back.reserve(unused.size());
@@ -323,7 +322,7 @@ growth::piece upstream_growth::exchange(lock& held, std::size_t size, const aren
         sum += block.size_bytes;
     }
     if (given_back.size() == unused.size()) {
-        // As much as before, if upstream has it.
+        // As much as was given back, if upstream has it.
         refusal again;
         if (piece made = take_from_upstream(held, std::max(size, sum), size, size, a, stream, &again)) return made;
         *why = again;
@@ -336,7 +335,7 @@ growth::piece upstream_growth::exchange(lock& held, std::size_t size, const aren
 /// nothing has changed. Lets the lock go.
 bool upstream_growth::give_back_block(lock& held, const heap::range& block, cuda_stream_view stream,
                                       std::uint64_t own) {
-    // What is taken is nobody's while the lock is let go.
+    // Taken out of the heap, so that no other thread uses the block while the lock is released.
     heap::block taken = pool_.heaps_[0].take(block.address, block.size_bytes);
     if (!taken) return false;
     driver::Status status;

@@ -27,9 +27,9 @@ constexpr std::size_t most_added_bytes = std::size_t{32} << 20;
 constexpr std::size_t share_of_what_waits = 16;
 // While less is in use (three quarters), the host does not wait to keep physical pieces whole.
 constexpr std::size_t fitting_pieces_in_largest = 8;
-// A stream's share of the pool is large enough for its own holes to serve requests of which it holds so many. (Host
-// driver, 512 MiB, 16 streams, 86 % live, requests around 1 MiB: 2.7 % are refused where this is 8, 1.1 % with 32, 0.07
-// % with 64, 0.09 % with 128.)
+// Requests that a stream's share of the pool must hold, so that the stream's own holes serve them. (Host driver, 512
+// MiB, 16 streams, 86 % live, requests around 1 MiB: 2.7 % are refused where this is 8, 1.1 % with 32, 0.07 % with 64,
+// 0.09 % with 128.)
 constexpr std::size_t requests_in_share = 64;
 constexpr std::size_t least_small_limit = std::size_t{256} << 10;
 // Small blocks of many streams, each in a span of its own, would keep much of a small pool from its large requests: the
@@ -67,7 +67,7 @@ std::size_t virtual_growth::in_use_bytes() const noexcept {
     return pool_.held_bytes() - std::min(pool_.unused_bytes(), pool_.held_bytes());
 }
 
-/// May be taken from the driver before anything is moved, or waited for: up to so much in all, and `slack`.
+/// Bytes that may be taken from the driver before memory is moved or waited for; `slack` raises the limit.
 std::size_t virtual_growth::eager_bytes(std::size_t slack) const noexcept {
     const std::size_t waiting = pool_.holders_.size() > 1 ? peak_bytes_ / share_of_what_waits : 0;
     const std::size_t until = std::max(heap::eager_growth(peak_bytes_, 0) + waiting + slack, eager_until_);
@@ -109,7 +109,7 @@ std::size_t virtual_growth::small_limit() const noexcept {
 
 std::size_t virtual_growth::most_span_holders() const noexcept {
     const std::size_t granules = source_->maximum_bytes() / granule;
-    // The arena that is nobody's has one, too.
+    // One of them is the common arena.
     const std::size_t fewest =
         std::clamp(granules / share_of_holders, std::size_t{2}, pool_engine::fewest_holders + 1) - 1;
     return std::clamp(granules / largest_share_of_own_spans, fewest, pool_engine::most_holders);
@@ -224,8 +224,8 @@ bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
     return true;
 }
 
-/// What was mapped just now, which nobody uses, becomes free memory. Where the host has no memory to note it, it goes
-/// back to the driver: false.
+/// Adds newly mapped memory to the heap as free. False: the host had no memory for that, and the memory went back to
+/// the driver.
 bool virtual_growth::add_mapped(lock& held, std::uint8_t area, const heap::range& made) {
     try {
         pool_.heaps_[area].add_region(made.address, made.size_bytes, heap::border::open);
@@ -239,7 +239,7 @@ bool virtual_growth::add_mapped(lock& held, std::uint8_t area, const heap::range
     return false;
 }
 
-/// By address; without what the host could not wait for, which is as good as in use.
+/// Free ranges by address, without those whose users the host could not wait for.
 std::vector<heap::free_range> virtual_growth::free_ranges() {
     std::vector<heap::free_range> free;
     const bool streams_only = pool_.last_resort() == pool_engine::reach::streams;
@@ -257,8 +257,8 @@ std::vector<heap::free_range> virtual_growth::free_ranges() {
     return free;
 }
 
-/// What a plan moves, and what the result will lie beside: nobody's while the lock is let go. What is still here at the
-/// end is free again.
+/// The ranges that a plan moves, and the range beside the result: out of the heap while the lock is released. The
+/// destructor frees the remaining ones.
 struct virtual_growth::taken_ranges {
     struct part {
         heap::range where;
@@ -372,9 +372,9 @@ growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::ui
     return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
 
-/// Of virtual memory: a block that ends inside a large physical piece keeps the free rest of that piece from being
-/// moved. Where memory is scarce, the piece is cut at the block's end while nobody uses it. False if memory was lost to
-/// the driver on the way; what is left of the block is in the heap again.
+/// Cuts the physical piece in which the block ends, at the block's end, before the block is used: the free rest of a
+/// large piece could not be moved otherwise. Only where memory is scarce. False: the piece was lost to the driver on
+/// the way, and the remaining part of the block is in the heap again.
 bool virtual_growth::cut_behind(lock& held, piece* taken) {
     if (!*taken || taken->from != nullptr) return true;
     if (pool_.growing_ && pool_.grower_ != std::this_thread::get_id()) return true;  // the source is at work
@@ -383,7 +383,7 @@ bool virtual_growth::cut_behind(lock& held, piece* taken) {
     const heap::range whole = source_->piece_across(at);
     const std::size_t fitting = source_->fitting_piece(pool_.held_bytes() - pool_.free_bytes());
     if (whole.address < taken->address || !heap::is_worth_cutting(whole.size_bytes, fitting)) return true;
-    // The piece is nobody's while the lock is let go.
+    // Takes the rest out of the heap, so that no other thread uses the piece while the lock is released.
     heap::heap& h = pool_.heaps_[taken->area];
     heap::block rest;
     try {

@@ -43,18 +43,18 @@ struct debug_finding {
 using debug_report = void (*)(debug_finding const& finding, void* user);
 
 struct debug_options {
-    /// Bytes behind each block, and (rounded up to 256) in front of it, that nobody may write to. 0: none.
+    /// Guard bytes behind each block, and (rounded up to 256) in front of it. 0: none.
     std::size_t red_zone_bytes = 256;
-    /// New memory is filled with 0xC5, freed memory with 0xD7: doubles of -1e28 and -1e115, addresses that nobody has.
+    /// Fills new memory with 0xC5, freed memory with 0xD7: doubles of -1e28 and -1e115, invalid addresses.
     bool fill = true;
-    /// Freed blocks are held back, filled with the pattern, as long as they are at most so many bytes and blocks. A
-    /// larger block is not held back. 0: none.
+    /// Limits of the quarantine, which holds freed blocks back, filled with the pattern. Oldest blocks leave first;
+    /// blocks with unfinished streams may reach twice the bytes. A block above the limit is not held back. 0: none.
     std::size_t quarantine_bytes = std::size_t{64} << 20;
     std::size_t quarantine_blocks = 4096;
     bool report_leaks = true;
     /// Remembers where each block was allocated and freed: about 3 microseconds a call.
     bool stacks = false;
-    /// Looks at each block while it is freed, for which the host waits for the stream.
+    /// Checks each block inside its free: the host waits for the stream.
     bool synchronous = false;
     /// Null: one text on stderr for each finding.
     debug_report report = nullptr;

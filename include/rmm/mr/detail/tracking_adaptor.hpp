@@ -15,7 +15,7 @@ inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
-/// What is known of a block in use. `strace` is null where stacks are not captured.
+/// Record of a block in use. `strace` is null if stacks are not captured.
 struct RMM_EXPORT allocation_info {
     std::unique_ptr<rmm::detail::stack_trace> strace;
     std::size_t allocation_size;
