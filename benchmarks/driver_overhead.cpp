@@ -244,7 +244,7 @@ class Bench {
         if (!driver_->capabilities().virtual_memory || !report_.wants(base)) return;
         constexpr int pieces = 64;
         std::size_t granularity = 0;
-        ok(driver_->granularity(0, &granularity), "granularity");
+        ok(driver_->granularity(0, {}, &granularity), "granularity");
         const std::size_t piece = (((std::size_t{2} << 20) + granularity - 1) / granularity) * granularity;
         Samples create, map, access, unmap, release;
         const auto each = [&](Samples& samples, auto call) {
@@ -258,7 +258,7 @@ class Bench {
             const auto at = [&](int i) { return static_cast<char*>(base_address) + piece * i; };
             PhysicalHandle handles[pieces];
             const int device = 0;
-            each(create, [&](int i) { return driver_->create_physical(0, piece, &handles[i]); });
+            each(create, [&](int i) { return driver_->create_physical(0, piece, {}, &handles[i]); });
             each(map, [&](int i) { return driver_->map(at(i), piece, handles[i]); });
             each(access, [&](int i) { return driver_->set_access(at(i), piece, &device, 1); });
             each(unmap, [&](int i) { return driver_->unmap(at(i), piece); });

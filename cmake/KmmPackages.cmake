@@ -24,6 +24,10 @@ function(kmm_declare_packages)
     set_target_properties(${target} PROPERTIES INTERFACE_POSITION_INDEPENDENT_CODE ON INSTALL_RPATH "$ORIGIN")
   endforeach()
   set_target_properties(rmm_core PROPERTIES EXPORT_NAME core)
+  # Who asks by the name of KMM 0.3's option gets its definition too: files ask for it before they include a header.
+  if(KMM_BUILD_RUNTIME AND KMM_CUDA AND KMM_USE_CUDA)
+    target_compile_definitions(kmm INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:KMM_USE_CUDA=1>)
+  endif()
   # A shared library brings what it needs; an installed static one asks the program's link for it.
   if(NOT BUILD_SHARED_LIBS)
     target_link_libraries(rmm_core INTERFACE $<INSTALL_INTERFACE:Threads::Threads>

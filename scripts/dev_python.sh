@@ -4,8 +4,10 @@
 # Made anew when what it must hold has changed; otherwise no network is asked. Beside it lies what a new environment needs to use
 # an installed wheel. On a machine with a GPU the packages of the machine count, for the tests with PyTorch and CuPy.
 make_venv() (
-    local venv=build/venv made_for options=()
-    made_for=$(python3 -V && cat python/requirements.txt) || return 1
+    local venv=build/venv made_for package options=()
+    # Wanted, not needed: without them the tests of Numba's hooks, and of the headers for kernels by NVRTC, are skipped.
+    local wanted=("numba-cuda >= 0.30" "nvidia-cuda-nvrtc >= 13, < 14")
+    made_for=$(python3 -V && cat python/requirements.txt && printf '%s\n' "${wanted[@]}") || return 1
     [ "$(cat $venv/made-for 2>/dev/null)" != "$made_for" ] || return 0
     say "making $venv"
     ! have_gpu || options=(--system-site-packages)
@@ -17,7 +19,9 @@ make_venv() (
         rm -rf $venv
         return 1
     fi
-    "${pip[@]}" install "numba-cuda >= 0.30" || true  # wanted, not needed: tests of Numba's hooks are skipped without it
+    for package in "${wanted[@]}"; do
+        "${pip[@]}" install "$package" || true
+    done
     printf '%s\n' "$made_for" >$venv/made-for
 ) </dev/null
 

@@ -118,6 +118,14 @@ struct PoolOptions {
     bool decompression = false;             ///< see Capabilities::hardware_decompression
 };
 
+/// How physical memory is made.
+struct PhysicalOptions {
+    std::uint32_t export_handle_types = 0;  ///< bits of cudaMemAllocationHandleType: how other processes may open it
+    bool rdma = false;                      ///< network cards and disks may read and write it (GPUDirect RDMA)
+    bool multicast = false;                 ///< a multicast object over all devices can bind it
+    friend bool operator==(const PhysicalOptions&, const PhysicalOptions&) = default;
+};
+
 enum class MemoryKind : std::uint8_t { pageable, pinned, device, managed };
 
 struct PointerInfo {
@@ -255,10 +263,13 @@ class Driver {
     virtual Status free_async(void* pointer, StreamHandle) noexcept = 0;
 
     // ---- virtual memory. Sizes and addresses are multiples of `granularity`.
-    virtual Status granularity(int device, std::size_t* out) noexcept = 0;
+    /// Which of the options the device has: all bits, or true.
+    virtual Status physical_support(int device, PhysicalOptions* out) noexcept = 0;
+    virtual Status granularity(int device, const PhysicalOptions&, std::size_t* out) noexcept = 0;
     virtual Status reserve_addresses(std::size_t bytes, void** out) noexcept = 0;
     virtual Status release_addresses(void* address, std::size_t bytes) noexcept = 0;
-    virtual Status create_physical(int device, std::size_t bytes, PhysicalHandle* out) noexcept = 0;
+    virtual Status create_physical(int device, std::size_t bytes, const PhysicalOptions&,
+                                   PhysicalHandle* out) noexcept = 0;
     virtual Status release_physical(PhysicalHandle) noexcept = 0;
     virtual Status map(void* address, std::size_t bytes, PhysicalHandle) noexcept = 0;
     virtual Status unmap(void* address, std::size_t bytes) noexcept = 0;
@@ -312,7 +323,7 @@ class Driver {
     /// Resolves what the user's file knows about a kernel; allows dynamic shared memory of `shared_bytes` for it.
     virtual Status prepare_kernel(const void* function, std::uint32_t shared_bytes) noexcept = 0;
     /// Loads what `move_boxes` needs on a device. Else its first call does so, which may wait for all work that the
-    /// device has: whoever enqueues work for others calls this before there is any.
+    /// device has: call this before work is enqueued.
     virtual Status prepare_boxes(int /*device*/) noexcept { return {}; }
 
     // ---- graphs

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <new>
 
+#include "rmm/stream_registry.hpp"
+
 namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
@@ -34,8 +36,21 @@ bool is_being_captured(driver::Driver& d, driver::StreamHandle stream) noexcept 
 
 }  // namespace
 
+void note_allocation(cuda_stream_view stream) noexcept {
+    if (!stream.is_default() && !lost_in_fork()) note_living_stream(stream.value());
+}
+
+driver::Status wait_for_users(driver::Driver& d, cuda_stream_view stream) noexcept {
+    if (!is_handle_of_ended_stream(stream.value())) return d.synchronize_stream(handle_of(stream));
+    int device = -1;
+    const driver::Status status = d.current_device(&device);
+    return status.ok() ? d.synchronize_device(device) : status;
+}
+
 bool defer_free(driver::Driver& d, void* ptr, cuda_stream_view stream, deferred_free free) noexcept {
-    if (stream.is_default() || !is_being_captured(d, handle_of(stream))) return false;
+    // The driver ends the process where it is asked about a destroyed stream.
+    if (stream.is_default() || is_handle_of_ended_stream(stream.value())) return false;
+    if (!is_being_captured(d, handle_of(stream))) return false;
     driver::Status status{driver::Code::out_of_memory, 0};
     auto* const b = new (std::nothrow) deferred_block{&d, ptr, free, nullptr};
     if (b != nullptr) status = d.keep_with_capture(handle_of(stream), &list_block, b);

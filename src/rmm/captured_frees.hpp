@@ -17,8 +17,16 @@ using deferred_free = void (*)(driver::Driver& d, void* ptr) noexcept;
 
 /// For a free of `ptr` on `stream`, the handle that is meant. True: the stream is being captured, and `free` is called
 /// when the graph is gone. Where the driver cannot tell of that, the block is never freed, which is reported. False:
-/// the caller frees the block. Asks nothing about the legacy stream, which cannot be captured.
+/// the caller frees the block. Asks nothing about the legacy stream, which cannot be captured, nor about an
+/// rmm::cuda_stream that has ended: a block may outlive it. Any other stream must exist.
 [[nodiscard]] bool defer_free(driver::Driver& d, void* ptr, cuda_stream_view stream, deferred_free free) noexcept;
+
+/// The stream that an allocation names exists: it may have the handle of an rmm::cuda_stream that has ended.
+void note_allocation(cuda_stream_view stream) noexcept;
+
+/// Waits for the users of memory that goes at once, for which the driver would not wait: for the stream, or where that
+/// is an rmm::cuda_stream that has ended, whose work may go on, for all that the current device does.
+[[nodiscard]] driver::Status wait_for_users(driver::Driver& d, cuda_stream_view stream) noexcept;
 
 /// Frees the blocks of this driver whose graphs are gone. O(1) where there are none.
 void free_deferred(driver::Driver& d) noexcept;

@@ -38,6 +38,7 @@ void* cuda_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stre
     if (bytes == 0) return nullptr;
     driver::Driver& d = rmm::detail::the_driver();
     rmm::detail::free_deferred(d);
+    rmm::detail::note_allocation(rmm::detail::meant(stream));
     int device = -1;
     rmm::detail::check(d.current_device(&device));
     const rmm::detail::transit_scope transit(device);

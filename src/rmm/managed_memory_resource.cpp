@@ -40,6 +40,7 @@ void* managed_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view s
     if (bytes == 0) return nullptr;
     driver::Driver& d = rmm::detail::the_driver();
     rmm::detail::free_deferred(d);
+    rmm::detail::note_allocation(rmm::detail::meant(stream));
     const int device = rmm::detail::current_device();
     void* const ptr = rmm::detail::allocate_or_reclaim(device, bytes, stream, nullptr, "managed_memory_resource",
                                                        [&](void** out) { return d.allocate_managed(bytes, out); });

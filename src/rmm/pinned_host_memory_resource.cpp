@@ -49,7 +49,10 @@ void pinned_host_memory_resource::deallocate(void* ptr, std::size_t, std::size_t
     if (ptr != nullptr) free_pinned(ptr);
 }
 
-void* pinned_host_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) { return allocate(bytes); }
+void* pinned_host_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::note_allocation(rmm::detail::meant(stream));
+    return allocate(bytes);
+}
 
 void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) {
     if (ptr == nullptr || rmm::detail::lost_in_fork()) return;
@@ -58,11 +61,9 @@ void pinned_host_memory_resource::do_deallocate(void* ptr, std::size_t bytes, cu
     const cuda_stream_view meant = rmm::detail::meant(stream);
     if (rmm::detail::defer_free(d, ptr, meant, [](driver::Driver&, void* block) noexcept { free_pinned(block); }))
         return;
-    // What the driver's own call does by waiting for whoever uses the memory: pages that are given back are gone at
-    // once.
+    // Waits for the users of the memory, as the driver's own call does: the pages are unmapped at once.
     if (bytes >= rmm::detail::pin_from_bytes)
-        rmm::detail::report_failure(d.synchronize_stream(rmm::detail::handle_of(meant)),
-                                    "wait for the users of pinned memory");
+        rmm::detail::report_failure(rmm::detail::wait_for_users(d, meant), "wait for the users of pinned memory");
     deallocate(ptr, bytes);
 }
 

@@ -23,6 +23,7 @@ static_assert(unknown_number == (0 << 2 | 2));  // which no thread has, as their
 
 struct registry {
     kmm::locks::SharedMutex mutex;
+    // Null: the stream was destroyed. The driver uses few handles again and again, so that these are few.
     std::unordered_map<cudaStream_t, owned_stream*> streams KMM_GUARDED_BY(mutex);
     // Changes with every entry made or removed, so that a thread can keep what it looked up last.
     std::atomic<std::uint64_t> generation{1};
@@ -116,14 +117,14 @@ void owned_stream::release() noexcept {
 }
 
 void owned_stream::close() noexcept {
-    if (lost_in_fork()) return;  // somebody may record on it for ever
+    if (lost_in_fork()) return;  // a recording thread of the parent never finishes here
     driver::Driver& d = the_driver();
     registry& r = all();
     open_.store(false, std::memory_order_release);
     {
         const kmm::locks::Guard lock(r.mutex);
         // A handle that was destroyed behind our back may belong to another stream of ours by now.
-        if (const auto at = r.streams.find(handle_); at != r.streams.end() && at->second == this) r.streams.erase(at);
+        if (const auto at = r.streams.find(handle_); at != r.streams.end() && at->second == this) at->second = nullptr;
         r.generation.fetch_add(1, std::memory_order_release);
     }
     {
@@ -211,6 +212,20 @@ bool thread_has_ended(std::uint64_t number) noexcept {
     threads& all = all_threads();
     const kmm::locks::Guard lock(all.mutex);
     return all.living.count(number) == 0;
+}
+
+bool is_handle_of_ended_stream(cudaStream_t handle) noexcept {
+    registry& r = all();
+    const kmm::locks::SharedGuard lock(r.mutex);
+    const auto at = r.streams.find(handle);
+    return at != r.streams.end() && at->second == nullptr;
+}
+
+void note_living_stream(cudaStream_t handle) noexcept {
+    if (!is_handle_of_ended_stream(handle)) return;
+    registry& r = all();
+    const kmm::locks::Guard lock(r.mutex);
+    if (const auto at = r.streams.find(handle); at != r.streams.end() && at->second == nullptr) r.streams.erase(at);
 }
 
 std::uint64_t owned_streams_generation() noexcept { return all().generation.load(std::memory_order_acquire); }

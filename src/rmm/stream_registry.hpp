@@ -1,10 +1,10 @@
-// Which streams are ours, and who a stream is.
+// Identifies streams, and registers those made by rmm::cuda_stream.
 //
-// A handle does not identify a stream: the driver soon uses it again, and recording an event on a destroyed one ends
-// the process. Streams made by rmm::cuda_stream are registered here, so that they can be fenced at any time, after
-// their end too. Of all others only the call that brought the handle may touch it.
+// A handle does not identify a stream: the driver soon reuses it, and recording an event on a destroyed stream ends the
+// process. Registered streams can be fenced at any time, also after their end. The handle of any other stream may be
+// used only during the call that brought it.
 //
-// Owns: the table and what is left of our streams when they are destroyed. Must not know: resources. Any thread.
+// Owns: the table, and the end events of our destroyed streams. Must not know: resources. Any thread.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace detail {
 
-/// A stream that rmm::cuda_stream owns; stays as long as somebody refers to it.
+/// A stream that rmm::cuda_stream owns; reference-counted.
 class owned_stream {
   public:
     /// Creates and registers a stream of the current device. Throws rmm::cuda_error. One reference, the caller's.
@@ -33,7 +33,7 @@ class owned_stream {
 
     std::uint64_t id() const noexcept { return id_; }
     cudaStream_t handle() const noexcept { return handle_; }
-    /// Somebody will want to fence this stream later: its end must be recorded.
+    /// The stream may be fenced after its end: `close` must record an event.
     void observe() noexcept { observed_.store(true, std::memory_order_relaxed); }
     /// False before the driver may use the handle for another stream.
     bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
@@ -122,6 +122,12 @@ bool this_thread_is_ending() noexcept;
 
 /// Whether the thread whose default stream got this number in `identify` has ended. O(1), takes a lock.
 bool thread_has_ended(std::uint64_t number) noexcept;
+
+/// Whether a stream of ours had the handle, was destroyed, and no other one is known to have the handle since: the
+/// handle must not be touched. O(1), takes a lock.
+bool is_handle_of_ended_stream(cudaStream_t handle) noexcept;
+/// A call has named the stream for work that is to come, so that it is there.
+void note_living_stream(cudaStream_t handle) noexcept;
 
 /// Changes whenever a stream of ours is made or destroyed: while it does not, a handle of ours names the same stream.
 std::uint64_t owned_streams_generation() noexcept;

@@ -60,7 +60,8 @@ system_memory_resource::system_memory_resource() {
 
 system_memory_resource::~system_memory_resource() = default;
 
-void* system_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view) {
+void* system_memory_resource::do_allocate(std::size_t bytes, cuda_stream_view stream) {
+    rmm::detail::note_allocation(rmm::detail::meant(stream));
     return allocate_pageable(bytes, "system_memory_resource");
 }
 
@@ -71,7 +72,7 @@ void system_memory_resource::do_deallocate(void* ptr, std::size_t, cuda_stream_v
     const cuda_stream_view meant = rmm::detail::meant(stream);
     if (rmm::detail::defer_free(d, ptr, meant, [](driver::Driver&, void* block) noexcept { std::free(block); })) return;
     // The host's allocator knows no streams: the block must be unused when it gets it.
-    rmm::detail::report_failure(d.synchronize_stream(rmm::detail::handle_of(meant)),
+    rmm::detail::report_failure(rmm::detail::wait_for_users(d, meant),
                                 "wait for the stream on which system memory is freed");
     std::free(ptr);
 }
@@ -100,7 +101,7 @@ void* sam_headroom_memory_resource::do_allocate(std::size_t bytes, cuda_stream_v
         if (!status.ok())
             rmm::detail::throw_allocation_failure(status, bytes, "sam_headroom_memory_resource, advising the driver,");
     } catch (...) {
-        std::free(ptr);  // nobody has used it: no stream to wait for
+        std::free(ptr);  // never used: no stream to wait for
         throw;
     }
     return ptr;

@@ -1,5 +1,6 @@
 // Implements the compiled part of <rmm/mr/vmm_memory_resource.hpp>. Any thread.
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "rmm/debug/pool_debugging.hpp"
 #include "rmm/detail/error.hpp"
 #include "rmm/mr/detail/pool.hpp"
+#include "rmm/mr/vmm_memory_resource.hpp"
 #include "rmm/pool/engine.hpp"
 #include "rmm/status.hpp"
 
@@ -16,6 +18,41 @@ namespace rmm {
 inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
+
+namespace {
+
+/// Throws rmm::logic_error unless the device has what the options ask for.
+void expect_support(driver::Driver& d, int device, const driver::PhysicalOptions& wanted) {
+    driver::PhysicalOptions all;
+    rmm::detail::check(d.physical_support(device, &all));
+    using handle = vmm_memory_resource::handle_type;
+    const std::uint32_t handles = wanted.export_handle_types & ~all.export_handle_types;
+    const char* missing = nullptr;
+    if ((handles & static_cast<std::uint32_t>(handle::posix_file_descriptor)) != 0)
+        missing = "memory that other processes open by a file descriptor";
+    else if ((handles & static_cast<std::uint32_t>(handle::fabric)) != 0)
+        missing = "memory that other processes open by a fabric handle";
+    else if (handles != 0)
+        missing = "handles of this type";
+    else if (wanted.rdma && !all.rdma)
+        missing = "virtual memory that network cards and disks reach (GPUDirect RDMA)";
+    else if (wanted.multicast && !all.multicast)
+        missing = "multicast objects";
+    RMM_EXPECTS(missing == nullptr,
+                driver::format("device {} of the {} driver has no {}: {}", device, d.name(), missing,
+                               rmm::detail::with_class_names("make the vmm_memory_resource without it")));
+}
+
+/// The first piece may be refused for reasons that only the driver knows: better now than at the first allocation.
+void expect_a_piece(driver::Driver& d, int device, const driver::PhysicalOptions& wanted, std::size_t granularity) {
+    driver::PhysicalHandle piece;
+    const driver::Status made = d.create_physical(device, granularity, wanted, &piece);
+    if (made.code == driver::Code::out_of_memory) return (void)d.take_last_error();
+    rmm::detail::check(made);
+    rmm::detail::check(d.release_physical(piece));
+}
+
+}  // namespace
 
 pool::pool(virtual_memory const& memory) : engine_{nullptr} {
     driver::Driver& d = rmm::detail::the_driver();
@@ -32,8 +69,12 @@ pool::pool(virtual_memory const& memory) : engine_{nullptr} {
     virtual_source_options options;
     options.maximum_bytes = std::min(memory.maximum_bytes, total_bytes);
     options.readers.assign(memory.readers, memory.readers + memory.num_readers);
+    options.physical = {memory.export_handle_types, memory.rdma, memory.multicast};
+    const bool shared = options.physical != driver::PhysicalOptions{};
+    if (shared) expect_support(d, device, options.physical);
     auto source = std::make_unique<virtual_source>(d, device, options);
     rmm::detail::check(source->status());
+    if (shared) expect_a_piece(d, device, options.physical, source->granularity());
     pool_options as_pool;
     as_pool.name = "vmm_memory_resource";
     as_pool.maximum_bytes = memory.maximum_bytes;

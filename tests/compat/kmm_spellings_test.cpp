@@ -471,6 +471,10 @@ TEST(Numbers, ranges_have_the_type_of_their_bounds) {
     const kmm::index_t i = 3;
     const kmm::default_index_type j = 4;
     EXPECT_EQ(Range(i, j).size(), 1);
+    EXPECT_EQ(Range(-2'000'000'000, 2'000'000'000).size(), 4'000'000'000);
+    EXPECT_EQ(Range(short{-20'000}, short{20'000}).size(), 40'000);
+    const std::vector<int> five(5);
+    EXPECT_EQ(Range(i - 4, five.size()).begin, -1);
 }
 
 TEST(Numbers, are_made_of_identifiers) {
@@ -552,6 +556,11 @@ TEST(Views, say_how_large_they_are_by_signed_numbers) {
                                  kmm::GPUView<float, 2>>);
 }
 
+TEST(Views, with_static_offsets_do_not_become_views_without) {
+    using Moved = kmm::AbstractView<float, kmm::views::static_offset<kmm::views::dynamic_domain<1>, 5>>;
+    static_assert(!std::is_convertible_v<Moved, kmm::View<float>> && std::is_convertible_v<Moved, kmm::Subview<float>>);
+}
+
 TEST(Views, static_offsets_and_sizes_become_dynamic_ones_with_all_elements) {
     using namespace kmm;
     using Static = views::static_offset<views::static_domain<views::default_index_type, 10, 20>, 3, 7>;
@@ -612,6 +621,24 @@ struct Field : kmm::Array<float> {
     explicit Field(long n) : kmm::Array<float>(Dim<1>(n)) {}
     int tag = 3;
 };
+
+struct HasSizes {
+    operator kmm::Dim<2>() const { return {3, 4}; }
+};
+struct HasConstant {
+    const int constant = 1;
+    HasConstant() = default;
+    KMM_NOT_COPYABLE(HasConstant)
+};
+
+TEST(Arrays, are_made_of_everything_that_is_a_shape) {
+    const auto rt = small_runtime();
+    const kmm::Dim<2> shape(3, 4);
+    EXPECT_EQ((rt.array<float, 2>(kmm::Dim<2, int>(3, 4)).size()), shape);
+    EXPECT_EQ((rt.array<float, 2>(kmm::fixed_vector<long, 2>{3, 4}).size()), shape);
+    EXPECT_EQ((rt.array<float, 2>(HasSizes()).size()), shape);
+    static_assert(std::is_move_constructible_v<HasConstant>);
+}
 
 TEST(Arrays, of_a_derived_class_are_used_as_arrays) {
     using namespace kmm::placeholders;

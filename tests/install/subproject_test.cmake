@@ -25,3 +25,20 @@ foreach(i RANGE ${last})
   endif()
 endforeach()
 message(STATUS "${count} objects")
+
+# With CUDA the kernels' files have KMM's definition, which KMM's users ask for before they include a header.
+if(NOT CUDA_COMPILER)
+  return()
+endif()
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE_DIR}/subproject -B ${WORK_DIR}_cuda -G ${GENERATOR}
+  -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_CXX_COMPILER=${CXX} -DKMM_TREE=${PROJECT_DIR} -DKMM_STATIC=ON
+  -DKMM_USE_CUDA=ON -DCMAKE_CUDA_COMPILER=${CUDA_COMPILER} -DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES}
+  OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${output}")
+endif()
+file(READ ${WORK_DIR}_cuda/compile_commands.json commands)
+string(REGEX MATCHALL "[^\n]*DKMM_USE_CUDA=1[^\n]*program.cpp" matches "${commands}")
+if(NOT matches)
+  message(FATAL_ERROR "no file with kernels has KMM_USE_CUDA=1")
+endif()

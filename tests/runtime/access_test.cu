@@ -539,6 +539,33 @@ TEST(Row068, debug_mode_fills_the_overwritten_block_of_a_matrix_and_logs_regions
     EXPECT_NE(logged, lines.end());
 }
 
+TEST(Row048, a_range_that_looks_closed_is_told_of_once_for_each_place) {
+    KMM_NEED_DEVICES(1);
+    for (const bool asked : {false, true}) {
+        RuntimeConfig config = config_with(1);
+        config.range_check = asked;
+        const RuntimeHandle rt = kmm::make_runtime(config);
+        std::vector<std::string> lines;
+        kmm::set_log_handler(
+            [](int, const char* text, void* user) { static_cast<std::vector<std::string>*>(user)->push_back(text); },
+            &lines);
+        auto from = rt.array<float, 2>({8, 8}, {4, 4}).named("from"), to = rt.array<float, 2>({8, 8}, {4, 4});
+        from.fill(1);
+        for (int step = 0; step < 3; step++)
+            rt.parallel_submit(TileDomain(Dim<2>(8, 8), Dim<2>(4, 4)),
+                               Host([](kmm::SubviewMut<float, 2>, kmm::Subview<float, 2>, kmm::Subview<float, 2>) {}),
+                               write(to[_y][_x]), from[kmm::range(_y - 1, _y + 1)][_x],
+                               from[_y][kmm::range(_x - 1, _x + 2)]);
+        rt.synchronize();
+        kmm::set_log_handler(nullptr, nullptr);
+        ASSERT_EQ(lines.size(), asked ? 1u : 0u);
+        if (!asked) continue;
+        for (const char* text :
+             {"argument 1 of", "access_test.cu:", "range(_y - 1, _y + 1) of from", "closed_range(_y - 1, _y + 1)"})
+            EXPECT_NE(lines[0].find(text), std::string::npos) << "without " << text << ": " << lines[0];
+    }
+}
+
 TEST(Row068, normal_mode_transfers_nothing_for_fresh_memory) {
     KMM_NEED_DEVICES(1);
     const RuntimeHandle rt = kmm::make_runtime(config_with(1));

@@ -372,7 +372,7 @@ TEST(Row108, a_dirty_chunk_that_fits_nowhere_does_not_disturb_the_eviction_of_ot
 }
 
 /// How a thread of the program learns that a task has ended before it lets another one end.
-enum class Waits { by_asking, in_a_submit };
+enum class Waits { by_asking, in_a_submit, beside_others };
 
 class HeldBack : public testing::TestWithParam<Waits> {};
 
@@ -385,7 +385,7 @@ TEST_P(HeldBack, a_task_that_the_program_waits_for_before_it_lets_a_function_end
     config.device_memory_limit = 19 * unit_bytes;
     limit_host_memory(config, 8 * unit_bytes);
     config.watchdog = 0.05;
-    config.max_pending_tasks = 9;
+    config.max_pending_tasks = GetParam() == Waits::beside_others ? 20 : 9;
     const RuntimeHandle rt = kmm::make_runtime(config);
     auto flag = one_chunk<float>(rt, 1), large = one_chunk<float>(rt, 10 * unit), made = one_chunk<float>(rt, 5 * unit);
     std::vector<Array<float>> small;
@@ -404,8 +404,18 @@ TEST_P(HeldBack, a_task_that_the_program_waits_for_before_it_lets_a_function_end
     for (auto& s : small)
         rt.submit(device(0), GPU([](kmm::DeviceResource&, kmm::GPUView<float>, kmm::GPUView<float>) {}), s, flag);
     const EventId event = fill_on(rt, 0, made, 3.0f);
-    if (GetParam() == Waits::by_asking)
-        while (rt.status(event) != kmm::EventStatus::Succeeded) std::this_thread::yield();
+    const auto has_ended = [&] {
+        const kmm::EventStatus status = rt.status(event);
+        return status == kmm::EventStatus::Succeeded || status == kmm::EventStatus::Failed;
+    };
+    if (GetParam() == Waits::beside_others) {
+        // One or two of them are unfinished at all times.
+        for (EventId last; !has_ended();) {
+            const EventId next = rt.submit(device(0), GPU([](kmm::DeviceResource&) {}));
+            rt.wait(std::exchange(last, next));
+        }
+    } else if (GetParam() == Waits::by_asking)
+        while (!has_ended()) std::this_thread::yield();
     else
         rt.submit(host(), Host([] {}));  // the tenth
     EXPECT_EQ(rt.status(event), kmm::EventStatus::Succeeded);
@@ -416,9 +426,11 @@ TEST_P(HeldBack, a_task_that_the_program_waits_for_before_it_lets_a_function_end
     for (int i = 0; i < 7; i++) EXPECT_TRUE(is_filled(small[static_cast<std::size_t>(i)], static_cast<float>(i)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Row108, HeldBack, testing::Values(Waits::by_asking, Waits::in_a_submit),
+INSTANTIATE_TEST_SUITE_P(Row108, HeldBack, testing::Values(Waits::by_asking, Waits::in_a_submit, Waits::beside_others),
                          [](const testing::TestParamInfo<Waits>& info) {
-                             return info.param == Waits::by_asking ? "by_asking" : "in_a_submit";
+                             return info.param == Waits::by_asking     ? "by_asking"
+                                    : info.param == Waits::in_a_submit ? "in_a_submit"
+                                                                       : "beside_others";
                          });
 
 // ---------------------------------------------------------------------------------------------------- rows 109, 110

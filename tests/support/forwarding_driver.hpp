@@ -89,8 +89,11 @@ class ForwardingDriver : public Driver {
     Status free_async(void* pointer, StreamHandle a1) noexcept override {
         return called("free_async"), inner_.free_async(pointer, a1);
     }
-    Status granularity(int device, std::size_t* out) noexcept override {
-        return called("granularity"), inner_.granularity(device, out);
+    Status physical_support(int device, PhysicalOptions* out) noexcept override {
+        return called("physical_support"), inner_.physical_support(device, out);
+    }
+    Status granularity(int device, const PhysicalOptions& a1, std::size_t* out) noexcept override {
+        return called("granularity"), inner_.granularity(device, a1, out);
     }
     Status reserve_addresses(std::size_t bytes, void** out) noexcept override {
         return called("reserve_addresses"), inner_.reserve_addresses(bytes, out);
@@ -98,8 +101,9 @@ class ForwardingDriver : public Driver {
     Status release_addresses(void* address, std::size_t bytes) noexcept override {
         return called("release_addresses"), inner_.release_addresses(address, bytes);
     }
-    Status create_physical(int device, std::size_t bytes, PhysicalHandle* out) noexcept override {
-        return called("create_physical"), inner_.create_physical(device, bytes, out);
+    Status create_physical(int device, std::size_t bytes, const PhysicalOptions& a2,
+                           PhysicalHandle* out) noexcept override {
+        return called("create_physical"), inner_.create_physical(device, bytes, a2, out);
     }
     Status release_physical(PhysicalHandle a0) noexcept override {
         return called("release_physical"), inner_.release_physical(a0);

@@ -434,8 +434,11 @@ Status ScriptedDriver::free_async(void* pointer, StreamHandle handle) noexcept {
                    [this, pointer] { return inner_->free_async(pointer, inner_stream_); });
 }
 
-Status ScriptedDriver::granularity(int device, std::size_t* out) noexcept {
-    return forward(entry_of("granularity", device), [&] { return inner_->granularity(device, out); });
+Status ScriptedDriver::physical_support(int device, PhysicalOptions* out) noexcept {
+    return forward(entry_of("physical_support", device), [&] { return inner_->physical_support(device, out); });
+}
+Status ScriptedDriver::granularity(int device, const PhysicalOptions& options, std::size_t* out) noexcept {
+    return forward(entry_of("granularity", device), [&] { return inner_->granularity(device, options, out); });
 }
 Status ScriptedDriver::reserve_addresses(std::size_t bytes, void** out) noexcept {
     return forward(entry_of("reserve_addresses", -1, bytes), [&] { return inner_->reserve_addresses(bytes, out); });
@@ -443,10 +446,11 @@ Status ScriptedDriver::reserve_addresses(std::size_t bytes, void** out) noexcept
 Status ScriptedDriver::release_addresses(void* address, std::size_t bytes) noexcept {
     return forward(entry_of("release_addresses", -1, bytes), [&] { return inner_->release_addresses(address, bytes); });
 }
-Status ScriptedDriver::create_physical(int device, std::size_t bytes, PhysicalHandle* out) noexcept {
+Status ScriptedDriver::create_physical(int device, std::size_t bytes, const PhysicalOptions& options,
+                                       PhysicalHandle* out) noexcept {
     return forward(entry_of("create_physical", device, bytes), [&]() -> Status {
         if (!memory_allows(device, bytes)) return {Code::out_of_memory};
-        return inner_->create_physical(device, bytes, out);
+        return inner_->create_physical(device, bytes, options, out);
     });
 }
 Status ScriptedDriver::release_physical(PhysicalHandle physical) noexcept {

@@ -133,10 +133,11 @@ class ScriptedDriver final : public Driver {
     Status trim_pool(PoolHandle, std::size_t) noexcept override;
     Status allocate_async(PoolHandle, std::size_t, StreamHandle, void**) noexcept override;
     Status free_async(void*, StreamHandle) noexcept override;
-    Status granularity(int, std::size_t*) noexcept override;
+    Status physical_support(int, PhysicalOptions*) noexcept override;
+    Status granularity(int, const PhysicalOptions&, std::size_t*) noexcept override;
     Status reserve_addresses(std::size_t, void**) noexcept override;
     Status release_addresses(void*, std::size_t) noexcept override;
-    Status create_physical(int, std::size_t, PhysicalHandle*) noexcept override;
+    Status create_physical(int, std::size_t, const PhysicalOptions&, PhysicalHandle*) noexcept override;
     Status release_physical(PhysicalHandle) noexcept override;
     Status map(void*, std::size_t, PhysicalHandle) noexcept override;
     Status unmap(void*, std::size_t) noexcept override;

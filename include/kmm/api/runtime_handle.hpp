@@ -36,8 +36,13 @@ namespace kmm {
 
 namespace detail {
 
-/// A shape of N axes: numbers in braces, one number, or a Dim of this rank. A Dim of another rank does not convert, and
-/// no Dim deduces N.
+template<typename D>
+struct IsDim : std::false_type {};
+template<std::size_t N, typename T>
+struct IsDim<Dim<N, T>> : std::true_type {};
+
+/// A shape of N axes: numbers in braces, one number, a Dim of this rank, or what converts to one. A Dim of another rank
+/// does not convert, and no Dim deduces N.
 template<std::size_t N>
 struct ShapeArgument {
     Dim<N> dim;
@@ -45,6 +50,12 @@ struct ShapeArgument {
     template<typename... Us, typename = enable_elements_t<default_index_type, N, Us...>>
     ShapeArgument(const Us&... sizes) : dim(sizes...) {}
     ShapeArgument(const Dim<N>& that) : dim(that) {}
+    template<typename T, typename = std::enable_if_t<std::is_convertible<Dim<N, T>, Dim<N>>::value>>
+    ShapeArgument(const Dim<N, T>& that) : dim(that) {}
+    template<typename D, std::enable_if_t<!IsDim<D>::value && !std::is_arithmetic<D>::value &&
+                                              std::is_convertible<const D&, Dim<N>>::value,
+                                          int> = 0>
+    ShapeArgument(const D& that) : dim(static_cast<Dim<N>>(that)) {}
 };
 
 }  // namespace detail
@@ -244,7 +255,7 @@ class RuntimeHandle {
             },
             time);
     }
-    /// Waits for everything submitted before; throws the earliest failure that nobody was told about. TE DL.
+    /// Waits for everything submitted before; throws the earliest failure not delivered yet. TE DL.
     void synchronize() const { detail::runtime_synchronize(*core_); }
 
     // ---- the runtime

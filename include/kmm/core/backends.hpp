@@ -1,5 +1,6 @@
-// The vendor's types under common names. In CUDA and HIP files it includes the vendor's runtime header, in plain files
-// nothing. Owns no state.
+// The vendor's types and functions under common names. In CUDA and HIP files it includes the vendor's runtime header,
+// in plain files nothing. KMM_NO_GPU_NAMES, defined before, leaves the names of KMM 0.3 out, most of which are macros
+// (gpuMemcpyAsync, GPU_SUCCESS ..): for programs that have names of their own like these. Owns no state.
 #pragma once
 
 #include "kmm/utils/macros.hpp"
@@ -67,3 +68,8 @@ class GPUContextHandle {
 #endif
 
 }  // namespace kmm
+
+#ifndef KMM_NO_GPU_NAMES
+#include "kmm/detail/gpu_names_cuda.hpp"
+#include "kmm/detail/gpu_names_hip.hpp"
+#endif

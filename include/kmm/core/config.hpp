@@ -84,7 +84,7 @@ struct RuntimeConfig {
     /// [KMM_DEVICE_BLOCK] As host_memory_block_size, of each device.
     std::size_t device_memory_block_size = 0;
     /// [KMM_DEVICE_STREAMS] Compute streams of each device, 1..64.
-    std::size_t device_concurrent_streams = 8;
+    std::size_t device_concurrent_streams = 32;
     /// [KMM_DEBUG] Tasks run one at a time in submission order; fresh and `overwrite` memory is filled with a pattern;
     /// regions that lie partly outside their array are logged.
     bool debug_mode = false;
@@ -122,8 +122,9 @@ struct RuntimeConfig {
     /// never.
     double memory_wait = 10;
     /// [KMM_WATCHDOG] A wait of this many seconds without any progress logs, once, who waits for what. At least 0; 0,
-    /// infinite or above 10^9: never. Where no task ends for so long (never: for 30 s) tasks go first that were to
-    /// leave memory for others: a function that runs may be waiting for the program, and the program for such a task.
+    /// infinite or above 10^9: never. If the first task without its memory has waited for this time (never: 30 s), and
+    /// a function of the program has run for as long, tasks that were held back to leave it memory are admitted: the
+    /// function may wait for the program, and the program for such a task.
     double watchdog = 30;
     /// [KMM_TRACE] File for a trace in the trace-event format, which Perfetto and `kmm trace view` show; it ends when
     /// the runtime is closed or ends. `%p` stands for the number of the process, `%r` for that of the runtime. Empty:
@@ -137,8 +138,11 @@ struct RuntimeConfig {
     /// [KMM_NVTX] NVTX ranges, for profilers: tasks by name while they are launched or run, copies by array and chunk.
     /// Nothing, with a warning, where the library was built without NVTX.
     bool nvtx = false;
+    /// [KMM_RANGE_CHECK] Warns, once for each place, where a range looks like one of KMM 0.3, whose end belongs to it:
+    /// range(_x - 1, _x + 1), range(4 * _x, 4 * _x + 3).
+    bool range_check = false;
     /// [KMM_FIBER_STACK] Stack of a thread of a kernel with barriers on the host driver; MIN_FIBER_STACK to
-    /// MAX_FIBER_STACK. A kernel that needs more fails.
+    /// MAX_FIBER_STACK. A kernel that needs more fails. With DeviceMemoryKind::Resource only the variable counts.
     std::size_t fiber_stack = std::size_t(64) << 10;
     /// For DeviceMemoryKind::Resource: one for each device, made from `rmm::device_async_resource_ref`s. On the host
     /// driver the runtime then uses the process's virtual devices, for which resources are made.

@@ -2,11 +2,8 @@
 // value that may be passed to kernels. Host and device.
 #pragma once
 
-#include <cstddef>
-#include <type_traits>
-#include <utility>
-
 #include "kmm/detail/device_access.hpp"
+#include "kmm/detail/standard.hpp"
 #include "kmm/detail/view_domain.hpp"
 #include "kmm/detail/view_layout.hpp"
 #include "kmm/utils/geometry.hpp"
@@ -14,6 +11,7 @@
 
 namespace kmm {
 
+#if !KMM_IS_RTC
 namespace detail {
 
 /// std::runtime_error: device memory is touched by host code.
@@ -22,6 +20,7 @@ namespace detail {
 [[noreturn]] void throw_view_index(std::size_t rank, const long long* numbers);
 
 }  // namespace detail
+#endif
 
 namespace views {
 
@@ -90,6 +89,7 @@ class AbstractView {
     template<typename U, typename E, typename M,
              typename =
                  std::enable_if_t<std::is_convertible<U (*)[], T (*)[]>::value && std::is_convertible<E, D>::value &&
+                                  (D::has_offset || !E::has_offset) &&
                                   std::is_convertible<typename M::template mapping_type<E::rank>, mapping_type>::value>>
     KMM_HOST_DEVICE constexpr AbstractView(const AbstractView<U, E, M, A>& that) noexcept
         : data_(that.data()), domain_(that.domain()), mapping_(that.mapping()) {}
@@ -114,7 +114,7 @@ class AbstractView {
     }
     /// Where in the bytes of any view the address of the first element stands (sizeof(void*) bytes), so that it can be
     /// set in packed kernel parameters.
-    static constexpr std::size_t data_member_offset() noexcept { return 0; }
+    KMM_HOST_DEVICE static constexpr std::size_t data_member_offset() noexcept { return 0; }
 
     // ---- elements
     /// An element of a view of rank 1; of a higher rank the view of one rank less at `index` of axis 0.

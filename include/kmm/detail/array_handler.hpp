@@ -60,20 +60,32 @@ class AccessHandler {
     type before_submit(TaskInstance& task) {
         const Bounds<N> indices(array_->size());
         const Bounds<N> region = evaluate_access<N>(mapper_, task.chunk, indices);
+        if (task.submission.looks_at_mappings()) look_at_mapping(task, indices);
+        return type{region, task.submission.add_access(array_->record(), Kind, to_box(region), task.argument)};
+    }
+    void commit(const TaskGroupCommit& group) {
+        if constexpr (Kind != AccessKind::read)
+            if (array_->is_empty()) array_bind_without_elements(array_->record(), group.runtime);
+    }
+    void after_submit(const TaskSubmissionResult&) {}
+
+  private:
+    void look_at_mapping(TaskInstance& task, const Bounds<N>& indices) const {
         if (task.submission.logs_regions()) {
             const Bounds<N> wanted = evaluate_unclipped<N>(mapper_, task.chunk, indices);
             if (lies_outside(wanted, indices))
                 task.submission.log_outside(array_->record(), to_box(wanted), task.argument);
         }
-        return type{region, task.submission.add_access(array_->record(), Kind, to_box(region), task.argument)};
-    }
-    void commit(const TaskGroupCommit&) {}
-    void after_submit(const TaskSubmissionResult& result) {
-        if constexpr (Kind != AccessKind::read)
-            if (array_->is_empty()) array_bind_without_elements(array_->record(), result.runtime);
+        if (task.submission.checks_ranges()) {
+            if constexpr (is_index_v<M>) {
+                task.submission.check_range(array_->record(), into_index_map(mapper_), task.argument);
+            } else if constexpr (std::is_same_v<M, MultiIndexMap<N>> && N > 0) {
+                for (const IndexMap& axis : mapper_.axes)
+                    task.submission.check_range(array_->record(), axis, task.argument);
+            }
+        }
     }
 
-  private:
     const A* array_;
     M mapper_;
 };

@@ -2,6 +2,10 @@
 // one counter for each thread; the runtime and the emulation raise and lower it, views read it.
 #pragma once
 
+#include "kmm/utils/macros.hpp"
+
+#if !KMM_IS_RTC
+
 namespace kmm::detail {
 
 /// Nesting depth, on this thread, of tasks on the host driver and of emulated kernels.
@@ -14,8 +18,8 @@ inline bool device_access_allowed() noexcept {
     return device_access_depth > 0 || device_access_allowed_without_scope();
 }
 
-/// Allows device access on this thread while it lives. Whoever runs emulated kernels or tasks on the host driver makes
-/// one for each block range or task; it costs an increment.
+/// Allows device access on this thread while it lives. Made for each block range of an emulated kernel and each task on
+/// the host driver; costs an increment.
 class DeviceAccessScope {
   public:
     DeviceAccessScope() noexcept { ++device_access_depth; }
@@ -25,3 +29,5 @@ class DeviceAccessScope {
 };
 
 }  // namespace kmm::detail
+
+#endif

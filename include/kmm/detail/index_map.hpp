@@ -74,6 +74,7 @@ class IndexMap {
         : kind_(that.kind_),
           is_constant_(that.is_constant_),
           is_empty_(that.is_empty_),
+          is_closed_(that.is_closed_),
           axis_(that.axis_),
           first_(that.first_),
           last_(that.last_) {
@@ -137,6 +138,9 @@ class IndexMap {
     Bounds<1> operator()(const DomainChunk& chunk, const Bounds<1>& array) const { return apply(chunk, array[0]); }
     /// As it could be written: "range(_x - 1, _x + 2)". Operations that were combined stand as one.
     std::string text() const;
+    /// Whether this looks like a range of KMM 0.3, whose end belongs to it: as far to either side of an index, or one
+    /// index short of a tile, and was not made by `closed_range`. False if a bound at index 0 or 1 leaves 64 bits.
+    bool looks_closed() const noexcept;
 
   private:
     // `axis`: post(i). `interval`: post of [begin(i), end(i)). A constant is either at i = 0. `fixed`: a constant
@@ -179,6 +183,7 @@ class IndexMap {
     Kind kind_;
     bool is_constant_ = false;
     bool is_empty_ = false;
+    bool is_closed_ = false;  // made by closed_range
     Axis axis_;
     index_type first_ = 0;
     index_type last_ = 0;

@@ -1,16 +1,15 @@
 // What a failed assertion and a failed check of a value type do, on the host and in a kernel. Owns nothing. Any thread.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/macros.hpp"
-#if KMM_DETAIL_HAS_DEVICE_CODE
+#if KMM_DETAIL_HAS_DEVICE_CODE && !KMM_IS_RTC
 #include <cstdio>
 #endif
 
 namespace kmm::detail {
 
+#if !KMM_IS_RTC
 /// Prints file, line, text and a stack trace to stderr and ends the process; in an emulated kernel it throws
 /// DeviceError instead, which fails the task.
 [[noreturn]] void panic_on_host(const char* text, const char* file, int line);
@@ -22,6 +21,7 @@ namespace kmm::detail {
 /// InvalidArgument: "<what> <value> is not in <first>...<last>: <remedy>"
 [[noreturn]] void throw_not_in_range(const char* what, std::int64_t value, std::int64_t first, std::int64_t last,
                                      const char* remedy);
+#endif
 
 #if KMM_DETAIL_HAS_DEVICE_CODE
 __device__ inline void panic_on_device(const char* text, const char* file, int line) {

@@ -21,6 +21,7 @@
 
 namespace kmm {
 
+class IndexMap;
 class Resource;
 class DeviceResource;
 struct RuntimeStats;
@@ -183,6 +184,10 @@ class Submission {
     /// Debug mode: logs that the mapping of the coming access gives `wanted`, of which a part lies outside the array.
     bool logs_regions() const noexcept { return logs_regions_; }
     void log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument);
+    /// RuntimeConfig::range_check: warns if the mapping of the coming access has a range that looks like a closed one.
+    bool checks_ranges() const noexcept { return checks_ranges_; }
+    void check_range(const ArrayRef& array, const IndexMap& map, std::uint32_t argument);
+    bool looks_at_mappings() const noexcept { return logs_regions_ || checks_ranges_; }
     /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed. A
     /// kernel has a body in place of `set_kernel` where the program's code makes its parameters: a launcher thread runs
     /// it.
@@ -205,6 +210,7 @@ class Submission {
   private:
     Draft* draft_;
     bool logs_regions_;
+    bool checks_ranges_;
 };
 
 // ---- the runtime, for RuntimeHandle

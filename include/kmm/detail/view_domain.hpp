@@ -2,10 +2,7 @@
 // kmm/core/view.hpp.
 #pragma once
 
-#include <cstddef>
-#include <type_traits>
-#include <utility>
-
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/geometry.hpp"
 #include "kmm/utils/macros.hpp"
 
@@ -103,7 +100,7 @@ struct dynamic_subdomain {
     static constexpr bool is_static = false;
 
     KMM_HOST_DEVICE constexpr dynamic_subdomain() noexcept : offsets_(), sizes_() {}
-    /// From index 0.
+    /// From index 0. Two lists of numbers in braces are offsets and sizes, so that sizes alone are a Dim.
     KMM_HOST_DEVICE constexpr dynamic_subdomain(const Dim<N, I>& sizes) noexcept : offsets_(), sizes_(sizes) {}
     KMM_HOST_DEVICE constexpr dynamic_subdomain(const Point<N, I>& offsets, const Dim<N, I>& sizes) noexcept
         : offsets_(offsets), sizes_(sizes) {}

@@ -2,18 +2,18 @@
 // kmm/core/view.hpp.
 #pragma once
 
-#include <cstddef>
-#include <type_traits>
-
+#include "kmm/detail/standard.hpp"
 #include "kmm/detail/view_domain.hpp"
 #include "kmm/utils/checked_math.hpp"
 
+#if !KMM_IS_RTC
 namespace kmm::detail {
 
 /// InvalidArgument with shape and element size.
 [[noreturn]] void throw_view_too_large(std::size_t rank, const long long* sizes, std::size_t element_bytes);
 
 }  // namespace kmm::detail
+#endif
 
 namespace kmm::views {
 
@@ -128,7 +128,7 @@ struct contiguous_axis_mapping {
     KMM_HOST_DEVICE constexpr S stride(std::size_t axis) const noexcept {
         if constexpr (N > 1) {
             if (axis != A && axis < N) {
-                return strides_[axis < A ? axis : axis - 1];
+                return strides_[axis - (axis > A ? 1 : 0)];
             }
         }
         return S(1);
@@ -159,7 +159,7 @@ struct contiguous_axis_mapping {
     KMM_HOST_DEVICE constexpr void set(std::size_t axis, S value) noexcept {
         if constexpr (N > 1) {
             if (axis != A) {
-                strides_[axis < A ? axis : axis - 1] = value;
+                strides_[axis - (axis > A ? 1 : 0)] = value;
             }
         }
         (void)axis;

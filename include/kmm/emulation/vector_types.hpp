@@ -3,7 +3,11 @@
 // no state.
 #pragma once
 
-#if defined(__CUDACC__) || defined(__CUDA__)
+#include "kmm/utils/macros.hpp"
+
+#if KMM_IS_RTC
+// The compiler knows them.
+#elif defined(__CUDACC__) || defined(__CUDA__)
 #include <vector_types.h>
 #elif defined(__HIPCC__) || defined(__HIP__)
 #include <hip/hip_runtime_api.h>

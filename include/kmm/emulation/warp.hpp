@@ -80,4 +80,38 @@ KMM_DETAIL_SHUFFLES_(float)
 KMM_DETAIL_SHUFFLES_(double)
 #undef KMM_DETAIL_SHUFFLES_
 
+namespace kmm::emulation::detail {
+
+/// Over the lanes of `mask` that are still there, in the order of lanes: each reads all of them.
+template<class T, class F>
+inline T warp_reduce(unsigned mask, T value, F combine) {
+    const unsigned present = __ballot_sync(mask, 1);
+    bool is_first = true;
+    T result = value;
+    for (int lane = 0; lane < warpSize; ++lane) {
+        if ((present >> lane & 1) == 0) continue;
+        const T other = __shfl_sync(mask, value, lane);
+        result = is_first ? other : combine(result, other);
+        is_first = false;
+    }
+    return result;
+}
+
+}  // namespace kmm::emulation::detail
+
+#define KMM_DETAIL_REDUCE_(name, T, expression)                                                       \
+    inline T name(unsigned mask, T value) {                                                           \
+        return kmm::emulation::detail::warp_reduce(mask, value, [](T a, T b) { return expression; }); \
+    }
+KMM_DETAIL_REDUCE_(__reduce_add_sync, unsigned, a + b)
+KMM_DETAIL_REDUCE_(__reduce_add_sync, int, static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b)))
+KMM_DETAIL_REDUCE_(__reduce_min_sync, unsigned, b < a ? b : a)
+KMM_DETAIL_REDUCE_(__reduce_min_sync, int, b < a ? b : a)
+KMM_DETAIL_REDUCE_(__reduce_max_sync, unsigned, a < b ? b : a)
+KMM_DETAIL_REDUCE_(__reduce_max_sync, int, a < b ? b : a)
+KMM_DETAIL_REDUCE_(__reduce_and_sync, unsigned, a& b)
+KMM_DETAIL_REDUCE_(__reduce_or_sync, unsigned, a | b)
+KMM_DETAIL_REDUCE_(__reduce_xor_sync, unsigned, a ^ b)
+#undef KMM_DETAIL_REDUCE_
+
 #endif  // !KMM_DETAIL_HAS_DEVICE_CODE

@@ -1,8 +1,7 @@
 // A box of indices: one range for each axis. A plain value; host and device.
 #pragma once
 
-#include <cstddef>
-
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/dim.hpp"
 #include "kmm/utils/fixed_vector.hpp"
 #include "kmm/utils/point.hpp"
@@ -297,6 +296,11 @@ KMM_HOST_DEVICE constexpr Bounds<N + M, T> concat(const Bounds<N, T>& a, const B
     return result;
 }
 
+}  // namespace kmm
+
+#if !KMM_IS_RTC
+namespace kmm {
+
 template<typename C, typename Traits, std::size_t N, typename T>
 std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream, const Bounds<N, T>& that) {
     stream << "{";
@@ -318,3 +322,4 @@ struct std::hash<kmm::Bounds<N, T>> {
         return seed;
     }
 };
+#endif

@@ -5,10 +5,8 @@
 // host and device.
 #pragma once
 
-#include <limits>
-#include <type_traits>
-
 #include "kmm/detail/panic.hpp"
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/macros.hpp"
 
 namespace kmm {

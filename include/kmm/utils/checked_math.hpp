@@ -4,17 +4,24 @@
 // exception type is needed here. Any thread, host and device.
 #pragma once
 
-#include <limits>
-#include <type_traits>
-#include <utility>
-
 #include "kmm/detail/panic.hpp"
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/checked_compare.hpp"
 #include "kmm/utils/macros.hpp"
 
 namespace kmm {
 
 namespace detail {
+
+// Of unsigned types a comparison would be one that compilers warn of.
+template<typename T>
+KMM_HOST_DEVICE constexpr bool is_negative(T value) {
+    if constexpr (std::is_signed<T>::value) {
+        return value < 0;
+    } else {
+        return false;
+    }
+}
 
 // True if a + b, a - b or a * b does not fit `T`; else the result is in `out`. The builtins are neither available in
 // device code nor constant expressions for nvcc.
@@ -23,7 +30,7 @@ KMM_HOST_DEVICE constexpr bool add_overflows(T a, T b, T& out) {
 #if KMM_DETAIL_HAS_DEVICE_CODE
     constexpr T largest = NumberLimits<T>::largest;
     constexpr T smallest = NumberLimits<T>::smallest;
-    if ((b > 0 && a > largest - b) || (b < T(0) && a < smallest - b)) {
+    if ((b > 0 && a > largest - b) || (is_negative(b) && a < smallest - b)) {
         return true;
     }
     out = static_cast<T>(a + b);
@@ -38,7 +45,7 @@ KMM_HOST_DEVICE constexpr bool sub_overflows(T a, T b, T& out) {
 #if KMM_DETAIL_HAS_DEVICE_CODE
     constexpr T largest = NumberLimits<T>::largest;
     constexpr T smallest = NumberLimits<T>::smallest;
-    if ((b > 0 && a < smallest + b) || (b < T(0) && a > largest + b)) {
+    if ((b > 0 && a < smallest + b) || (is_negative(b) && a > largest + b)) {
         return true;
     }
     out = static_cast<T>(a - b);
@@ -55,9 +62,9 @@ KMM_HOST_DEVICE constexpr bool mul_overflows(T a, T b, T& out) {
     constexpr T smallest = NumberLimits<T>::smallest;
     bool bad = false;
     if (a > 0) {
-        bad = b > 0 ? a > largest / b : (b < T(0) && b < smallest / a);
-    } else if (a < T(0)) {
-        bad = b > 0 ? a < smallest / b : (b < T(0) && a < largest / b);
+        bad = b > 0 ? a > largest / b : (is_negative(b) && b < smallest / a);
+    } else if (is_negative(a)) {
+        bad = b > 0 ? a < smallest / b : (is_negative(b) && a < largest / b);
     }
     if (bad) {
         return true;

@@ -1,8 +1,7 @@
 // The size of a box with N axes. A plain value; host and device.
 #pragma once
 
-#include <cstddef>
-
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/fixed_vector.hpp"
 #include "kmm/utils/point.hpp"
 #include "kmm/utils/range.hpp"
@@ -167,6 +166,8 @@ KMM_HOST_DEVICE constexpr Dim<N + M, T> concat(const Dim<N, T>& a, const Dim<M, 
 
 }  // namespace kmm
 
+#if !KMM_IS_RTC
 // Equal points of different ranks hash alike only if converted to one rank first.
 template<std::size_t N, typename T>
 struct std::hash<kmm::Dim<N, T>> : std::hash<kmm::fixed_vector<T, N>> {};
+#endif

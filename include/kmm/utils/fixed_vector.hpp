@@ -1,11 +1,8 @@
 // A vector of N values with names for the first four. A plain value; host and device.
 #pragma once
 
-#include <cstddef>
-#include <iosfwd>
-#include <type_traits>
-
 #include "kmm/detail/panic.hpp"
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/checked_math.hpp"
 #include "kmm/utils/hash_utils.hpp"
 #include "kmm/utils/macros.hpp"
@@ -214,6 +211,11 @@ KMM_HOST_DEVICE constexpr fixed_vector<T, N + M> concat(const fixed_vector<T, N>
     return result;
 }
 
+}  // namespace kmm
+
+#if !KMM_IS_RTC
+namespace kmm {
+
 template<typename C, typename Traits, typename T, std::size_t N>
 std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream, const fixed_vector<T, N>& that) {
     stream << "{";
@@ -231,3 +233,4 @@ struct std::hash<kmm::fixed_vector<T, N>> {
         return kmm::hash_range(that.begin(), that.end());
     }
 };
+#endif

@@ -4,9 +4,9 @@
 // for files. Any thread; host only.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string_view>  // a small header that declares std::hash
+#include "kmm/detail/standard.hpp"
+
+#if !KMM_IS_RTC
 
 namespace kmm {
 
@@ -57,3 +57,5 @@ struct Hasher<void> {
 };
 
 }  // namespace kmm
+
+#endif

@@ -3,8 +3,7 @@
 // Owns: nothing; pure functions. Must not know: what is rounded (tiles, bytes, grids). Any thread, host and device.
 #pragma once
 
-#include <type_traits>
-
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/checked_math.hpp"
 #include "kmm/utils/macros.hpp"
 

@@ -3,9 +3,7 @@
 // Owns: nothing; a plain value. Must not know: reductions. Any thread, host and device.
 #pragma once
 
-#include <cstdint>
-#include <iosfwd>
-
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/hash_utils.hpp"
 #include "kmm/utils/macros.hpp"
 
@@ -32,6 +30,11 @@ struct KeyValue {
     KMM_HOST_DEVICE friend constexpr bool operator>=(const KeyValue& a, const KeyValue& b) { return !(a < b); }
 };
 
+}  // namespace kmm
+
+#if !KMM_IS_RTC
+namespace kmm {
+
 template<typename C, typename Traits, typename V>
 std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream, const KeyValue<V>& that) {
     return stream << "{" << that.key << ": " << that.value << "}";
@@ -43,3 +46,4 @@ template<typename V>
 struct std::hash<kmm::KeyValue<V>> {
     std::size_t operator()(const kmm::KeyValue<V>& that) const { return kmm::hash_fields(that.key, that.value); }
 };
+#endif

@@ -4,11 +4,15 @@
 /// KMM_USE_HIP: 1 in files compiled as HIP, whose kernels run on the hip driver. KMM_USE_CUDA: 1 in files whose kernels
 /// run on the cuda driver: those that a CUDA compiler translates as CUDA. nvcc hands plain .cpp files to the C++
 /// compiler (and defines __NVCC__ there): their kernels are emulated. -DKMM_USE_CUDA=0 asks for emulation in a CUDA
-/// file too. Where one is not 1 it is not defined: programs ask with #ifdef as well as with #if.
+/// file too, but not of NVRTC, which has no host. Where one is not 1 it is not defined: programs ask with #ifdef as
+/// well as with #if.
 #if defined(KMM_USE_HIP) && !(KMM_USE_HIP + 0)
 #undef KMM_USE_HIP
 #endif
-#if defined(KMM_USE_CUDA) && !(KMM_USE_CUDA + 0)
+#if defined(__CUDACC_RTC__)
+#undef KMM_USE_CUDA
+#define KMM_USE_CUDA 1
+#elif defined(KMM_USE_CUDA) && !(KMM_USE_CUDA + 0)
 #undef KMM_USE_CUDA
 #elif !defined(KMM_USE_CUDA) && defined(__CUDACC__) && !defined(KMM_USE_HIP)
 #define KMM_USE_CUDA 1
@@ -75,14 +79,21 @@
 #define KMM_DETAIL_CONCAT(a, b) a##b
 #define KMM_CONCAT(a, b) KMM_DETAIL_CONCAT(a, b)
 
+// Of a class with constant members clang says that it cannot be assigned after all.
+#ifdef __clang__
+#define KMM_DETAIL_DEFAULTED(...)                                                                         \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wdefaulted-function-deleted\"") \
+        __VA_ARGS__ _Pragma("clang diagnostic pop")
+#else
+#define KMM_DETAIL_DEFAULTED(...) __VA_ARGS__
+#endif
 /// In the class T, and private after it. `KMM_NOT_COPYABLE`: an object can still be moved.
-#define KMM_DETAIL_COPIES_AND_MOVES(T, COPIES, MOVES) \
-  public:                                             \
-    T(const T&) = COPIES;                             \
-    T& operator=(const T&) = COPIES;                  \
-    T(T&&) = MOVES;                                   \
-    T& operator=(T&&) = MOVES;                        \
-                                                      \
+#define KMM_DETAIL_COPIES_AND_MOVES(T, COPIES, MOVES)                 \
+  public:                                                             \
+    T(const T&) = COPIES;                                             \
+    T& operator=(const T&) = COPIES;                                  \
+    KMM_DETAIL_DEFAULTED(T(T&&) = MOVES; T & operator=(T&&) = MOVES;) \
+                                                                      \
   private:
 #define KMM_NOT_COPYABLE(T) KMM_DETAIL_COPIES_AND_MOVES(T, delete, default)
 #define KMM_NOT_COPYABLE_OR_MOVABLE(T) KMM_DETAIL_COPIES_AND_MOVES(T, delete, delete)

@@ -1,8 +1,7 @@
 // A position with N coordinates. A plain value; host and device.
 #pragma once
 
-#include <cstddef>
-
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/fixed_vector.hpp"
 #include "kmm/utils/range.hpp"
 
@@ -122,6 +121,8 @@ KMM_HOST_DEVICE constexpr Point<N + M, T> concat(const Point<N, T>& a, const Poi
 
 }  // namespace kmm
 
+#if !KMM_IS_RTC
 // Equal points of different ranks hash alike only if converted to one rank first.
 template<std::size_t N, typename T>
 struct std::hash<kmm::Point<N, T>> : std::hash<kmm::fixed_vector<T, N>> {};
+#endif

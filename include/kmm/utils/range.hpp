@@ -1,11 +1,7 @@
 // A half-open interval of numbers. A plain value; host and device.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <iosfwd>
-#include <type_traits>
-
+#include "kmm/detail/standard.hpp"
 #include "kmm/utils/checked_math.hpp"
 #include "kmm/utils/fixed_vector.hpp"
 #include "kmm/utils/hash_utils.hpp"
@@ -110,14 +106,17 @@ template<typename T>
 struct BoundType<Dim<1, T>> {
     using type = T;
 };
-// The element type of a range with the bounds Es, where the program names none.
-template<typename... Es>
-using deduced_bound_t = std::common_type_t<typename BoundType<Es>::type...>;
+// The element type of a range with two bounds, where the program names none: its size fits, and no bound that is signed
+// becomes unsigned.
+template<typename B, typename E>
+using deduced_bound_t = std::conditional_t<
+    std::is_integral<typename BoundType<B>::type>::value && std::is_integral<typename BoundType<E>::type>::value,
+    default_index_type, std::common_type_t<typename BoundType<B>::type, typename BoundType<E>::type>>;
 
 }  // namespace detail
 
 template<typename E>
-Range(E) -> Range<detail::deduced_bound_t<E>>;
+Range(E) -> Range<typename detail::BoundType<E>::type>;
 template<typename B, typename E>
 Range(B, E) -> Range<detail::deduced_bound_t<B, E>>;
 
@@ -131,6 +130,11 @@ KMM_HOST_DEVICE constexpr bool operator!=(const Range<A>& a, const Range<B>& b) 
     return !(a == b);
 }
 
+}  // namespace kmm
+
+#if !KMM_IS_RTC
+namespace kmm {
+
 template<typename C, typename Traits, typename T>
 std::basic_ostream<C, Traits>& operator<<(std::basic_ostream<C, Traits>& stream, const Range<T>& that) {
     return stream << that.begin << "..." << that.end;
@@ -142,3 +146,4 @@ template<typename T>
 struct std::hash<kmm::Range<T>> {
     std::size_t operator()(const kmm::Range<T>& that) const { return kmm::hash_fields(that.begin, that.end); }
 };
+#endif

@@ -16,8 +16,9 @@ namespace mr {
 ///
 /// - Needs no size to begin with: what is held follows what is in use. `maximum_size` bounds it (default: the
 ///   device's).
-/// - Memory is reachable from every device that can reach this one. It cannot be shared with other processes by
-///   cudaIpcGetMemHandle; use pool_memory_resource for that.
+/// - Memory is reachable from every device that can reach this one. Other processes reach it if it was asked for
+///   (`options`), through cuMemRetainAllocationHandle and cuMemExportToShareableHandle of addresses in a block. It
+///   cannot be shared by cudaIpcGetMemHandle; use pool_memory_resource for that.
 /// - Mapping costs some 30 microseconds for each piece of 2 to 256 MiB, and moving a piece lets the host wait for the
 ///   work that used it last; so does cutting one, which happens when more than three quarters are in use. A program
 ///   that repeats what it does maps nothing (`mappings`).
@@ -26,9 +27,25 @@ namespace mr {
 ///   destructor waits for the memory's last users.
 class vmm_memory_resource final : public device_memory_resource {
   public:
+    /// How another process may open the memory; the values are those of cudaMemAllocationHandleType.
+    enum class handle_type : int { none = 0, posix_file_descriptor = 1, fabric = 8 };
+    struct options {
+        std::optional<std::size_t> maximum_size = std::nullopt;
+        handle_type export_handle_type = handle_type::none;
+        /// Network cards and disks may read and write the memory (GPUDirect RDMA).
+        bool rdma = false;
+        /// Pieces are multiples of what a multicast object over all devices binds (cuMulticastGetGranularity, the
+        /// minimum). No object is made.
+        bool multicast = false;
+    };
     /// Throws rmm::logic_error where the driver has no virtual memory, or for a maximum of 0.
     explicit vmm_memory_resource(std::optional<std::size_t> maximum_size = std::nullopt)
-        : pool_{detail::virtual_memory{maximum_size.value_or(~std::size_t{0})}} {}
+        : vmm_memory_resource{options{maximum_size}} {}
+    /// Throws rmm::logic_error also where the device has not what is asked for, with what it lacks; rmm::cuda_error
+    /// where the driver refuses a first piece all the same (fabric handles without the machine's IMEX service).
+    explicit vmm_memory_resource(options const& how)
+        : pool_{detail::virtual_memory{how.maximum_size.value_or(~std::size_t{0}), nullptr, 0,
+                                       static_cast<unsigned>(how.export_handle_type), how.rdma, how.multicast}} {}
     ~vmm_memory_resource() override = default;
     vmm_memory_resource(vmm_memory_resource const&) = delete;
     vmm_memory_resource(vmm_memory_resource&&) = delete;

@@ -76,6 +76,14 @@ void init_async(async_object* self, nb::handle initial, nb::handle threshold, bo
          handles);
 }
 
+void init_vmm(vmm_object* self, nb::handle maximum, bool ipc, bool fabric, bool rdma, bool multicast) {
+    using vmm = mr::vmm_memory_resource;
+    const auto handles =
+        static_cast<vmm::handle_type>((ipc ? static_cast<int>(vmm::handle_type::posix_file_descriptor) : 0) |
+                                      (fabric ? static_cast<int>(vmm::handle_type::fabric) : 0));
+    make(self, vmm::options{optional_bytes(maximum, "maximum_size"), handles, rdma, multicast});
+}
+
 /// "12.5 MiB" in bytes. The unit is one of `units`, case ignored.
 std::size_t parsed(const std::string& text) {
     struct unit {
@@ -324,9 +332,9 @@ void bind_resources(nb::module_&) {
         .def("__init__", [](async_managed_object* self) { make(self); })
         .def("pool_handle", [](const async_managed_object& self) { return number(self.get().pool_handle()); });
     auto vmm = plain_class<vmm_object>("VmmMemoryResource", "A pool on virtual memory, which does not fragment.");
-    vmm.def(
-        "__init__", [](vmm_object* self, nb::handle maximum) { make(self, optional_bytes(maximum, "maximum_size")); },
-        nb::arg("maximum_size").none() = nb::none());
+    vmm.def("__init__", &init_vmm, nb::arg("maximum_size").none() = nb::none(), nb::kw_only(),
+            nb::arg("enable_ipc") = false, nb::arg("enable_fabric") = false, nb::arg("enable_rdma") = false,
+            nb::arg("enable_multicast") = false);
     vmm.def("pool_size", [](const vmm_object& self) { return self.get().pool_size(); });
     add_pool_members(vmm, static_cast<vmm_object*>(nullptr));
     auto pinned =

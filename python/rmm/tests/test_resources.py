@@ -13,7 +13,7 @@ from rmm._cuda import gpu
 from rmm.mr.experimental import CudaAsyncManagedMemoryResource
 from rmm.pylibrmm.helper import parse_bytes
 from rmm.pylibrmm.stream import DEFAULT_STREAM, Stream
-from support import MIB, ON_HOST, RESOURCES, SYSTEM, check_round_trip, recording_resource
+from support import MIB, ON_HOST, RESOURCES, SYSTEM, check_round_trip, on_host_driver, recording_resource
 
 ADAPTORS: dict[str, Any] = {
     "PoolMemoryResource": lambda up: mr.PoolMemoryResource(up, MIB),
@@ -181,6 +181,19 @@ def test_our_pools_take_a_maximum_report_and_trim(make: Any) -> None:
     assert resource.trim() > 0
     make(maximum_size=64 * MIB)
     make(None)
+
+
+@on_host_driver
+@pytest.mark.parametrize(
+    "option, lacks",
+    [("ipc", "a file descriptor"), ("fabric", "a fabric handle"), ("rdma", "RDMA"), ("multicast", "multicast objects")],
+)
+def test_memory_that_others_are_to_reach_is_refused_where_the_device_has_none(option: str, lacks: str) -> None:
+    with pytest.raises(RuntimeError, match=f"{lacks}.*make the VmmMemoryResource without it"):
+        mr.VmmMemoryResource("64MiB", **{f"enable_{option}": True})
+    mr.VmmMemoryResource("64MiB", **{f"enable_{option}": False})
+    with pytest.raises(TypeError):
+        mr.VmmMemoryResource("64MiB", True)  # type: ignore[call-arg]
 
 
 def test_a_pool_may_be_dropped_after_its_upstream() -> None:

@@ -17,7 +17,8 @@
 //   whatever device is current; `prepare_kernel` and graph nodes with a handle of the second kind mean the current
 //   device.
 // - A kernel is loaded when it is prepared, or else launched, for the first time on a device, and that can wait for all
-//   work which the device has. Whoever enqueues waits that the host must end prepares the kernels behind them first.
+//   work which the device has. If that work includes a wait that the host must end, a later kernel has to be prepared
+//   before the wait is enqueued.
 //   The kernel that moves boxes is loaded by the first `move_boxes` on a device that is not empty.
 // - Host callbacks of all streams of a device run one after the other on one thread: one that blocks holds up the
 //   others.
@@ -91,10 +92,12 @@ class VendorDriver final : public Driver {
     Status allocate_async(PoolHandle, std::size_t bytes, StreamHandle, void** out) noexcept override;
     Status free_async(void* pointer, StreamHandle) noexcept override;
 
-    Status granularity(int device, std::size_t* out) noexcept override;
+    Status physical_support(int device, PhysicalOptions* out) noexcept override;
+    Status granularity(int device, const PhysicalOptions& options, std::size_t* out) noexcept override;
     Status reserve_addresses(std::size_t bytes, void** out) noexcept override;
     Status release_addresses(void* address, std::size_t bytes) noexcept override;
-    Status create_physical(int device, std::size_t bytes, PhysicalHandle* out) noexcept override;
+    Status create_physical(int device, std::size_t bytes, const PhysicalOptions& options,
+                           PhysicalHandle* out) noexcept override;
     Status release_physical(PhysicalHandle) noexcept override;
     Status map(void* address, std::size_t bytes, PhysicalHandle) noexcept override;
     Status unmap(void* address, std::size_t bytes) noexcept override;

@@ -1,6 +1,8 @@
 // Memory: plain, pinned, managed, the vendor's stream-ordered pools, and virtual memory.
 //
 // Owns: nothing. Must not know: rmm, kmm. Any thread.
+#include <algorithm>
+
 #include "driver/cuda/calls.hpp"
 #include "driver/cuda/cuda_driver.hpp"
 
@@ -145,10 +147,25 @@ Status VendorDriver::free_async(void* pointer, StreamHandle stream) noexcept {
 
 // ---- virtual memory
 
-Status VendorDriver::granularity(int device, std::size_t* out) noexcept {
+Status VendorDriver::physical_support(int device, PhysicalOptions* out) noexcept {
     if (!capabilities_.virtual_memory) return not_supported;
     if (!is_device(device)) return no_such_device;
-    return library_call([&] { return vendor::granularity(out, device); });
+    *out = {vendor::physical_handle_types(device), vendor::has_physical_rdma(device), vendor::has_multicast(device)};
+    return {};
+}
+
+Status VendorDriver::granularity(int device, const PhysicalOptions& options, std::size_t* out) noexcept {
+    if (!capabilities_.virtual_memory) return not_supported;
+    if (!is_device(device)) return no_such_device;
+    const Status status =
+        library_call([&] { return vendor::granularity(out, device, options.export_handle_types, options.rdma); });
+    if (!status.ok() || !options.multicast) return status;
+    // Both are powers of two.
+    std::size_t of_objects = 0;
+    const Status asked = library_call(
+        [&] { return vendor::multicast_granularity(&of_objects, device_count(), options.export_handle_types, *out); });
+    *out = std::max(*out, of_objects);
+    return asked;
 }
 
 Status VendorDriver::reserve_addresses(std::size_t bytes, void** out) noexcept {
@@ -164,12 +181,15 @@ Status VendorDriver::release_addresses(void* address, std::size_t bytes) noexcep
     return library_call([&] { return vendor::release_addresses(address, bytes); });
 }
 
-Status VendorDriver::create_physical(int device, std::size_t bytes, PhysicalHandle* out) noexcept {
+Status VendorDriver::create_physical(int device, std::size_t bytes, const PhysicalOptions& options,
+                                     PhysicalHandle* out) noexcept {
     if (!capabilities_.virtual_memory) return not_supported;
     if (!is_device(device)) return no_such_device;
     if (bytes == 0) return invalid_argument;
     RelaxedInteraction relaxed;
-    return library_call([&] { return vendor::create_physical(&out->native, bytes, device); });
+    return library_call([&] {
+        return vendor::create_physical(&out->native, bytes, device, options.export_handle_types, options.rdma);
+    });
 }
 
 Status VendorDriver::release_physical(PhysicalHandle handle) noexcept {

@@ -85,6 +85,8 @@ struct EntryPoints {
     PFN_cuMemUnmap_v10020 unmap = nullptr;
     PFN_cuMemSetAccess_v10020 set_access = nullptr;
     PFN_cuMemGetAllocationGranularity_v10020 granularity = nullptr;
+    PFN_cuMulticastGetGranularity_v12010 multicast_granularity = nullptr;
+    PFN_cuDeviceGetAttribute_v2000 device_get_attribute = nullptr;
 };
 
 /// Written once by `load_entry_points`, before any other thread can hold a driver; constant afterwards.
@@ -145,6 +147,8 @@ inline bool load_entry_points(std::string* missing) {
     (void)load_entry_point("cuMemUnmap", 10020, entry.unmap);
     (void)load_entry_point("cuMemSetAccess", 10020, entry.set_access);
     (void)load_entry_point("cuMemGetAllocationGranularity", 10020, entry.granularity);
+    (void)load_entry_point("cuMulticastGetGranularity", 12010, entry.multicast_granularity);
+    (void)load_entry_point("cuDeviceGetAttribute", 2000, entry.device_get_attribute);
     return true;
 }
 

@@ -1,59 +1,10 @@
-// Every CUDA name that the driver uses, behind names without a vendor; second half: virtual memory, streams, events,
-// copies, fills, kernels, graphs. Same rules as vendor_cuda.hpp.
+// Every CUDA name that the driver uses, behind names without a vendor; third part: streams, events, copies, fills,
+// kernels, graphs. Same rules as vendor_cuda.hpp.
 #pragma once
 
-#include "driver/cuda/vendor_cuda.hpp"
+#include "driver/cuda/vendor_cuda_virtual.hpp"
 
 namespace kmm::driver::vendor {
-
-// ---- virtual memory
-
-inline CUmemAllocationProp physical_properties(int device) noexcept {
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    properties.location.id = device;
-    return properties;
-}
-inline CUdeviceptr address_of(const void* pointer) noexcept { return reinterpret_cast<CUdeviceptr>(pointer); }
-
-inline Result granularity(std::size_t* out, int device) noexcept {
-    const CUmemAllocationProp properties = physical_properties(device);
-    return entry.granularity(out, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-}
-inline Result reserve_addresses(void** out, std::size_t bytes) noexcept {
-    CUdeviceptr address = 0;
-    const CUresult result = entry.address_reserve(&address, bytes, 0, 0, 0);
-    *out = reinterpret_cast<void*>(address);
-    return result;
-}
-inline Result release_addresses(void* address, std::size_t bytes) noexcept {
-    return entry.address_free(address_of(address), bytes);
-}
-inline Result create_physical(std::uint64_t* out, std::size_t bytes, int device) noexcept {
-    const CUmemAllocationProp properties = physical_properties(device);
-    CUmemGenericAllocationHandle handle = 0;
-    const CUresult result = entry.physical_create(&handle, bytes, &properties, 0);
-    *out = handle;
-    return result;
-}
-inline Result release_physical(std::uint64_t handle) noexcept { return entry.physical_release(handle); }
-inline Result map(void* address, std::size_t bytes, std::uint64_t handle) noexcept {
-    return entry.map(address_of(address), bytes, 0, handle, 0);
-}
-inline Result unmap(void* address, std::size_t bytes) noexcept { return entry.unmap(address_of(address), bytes); }
-/// More devices than CUDA itself can map to one range at a time would be an error anyway.
-inline constexpr std::size_t max_access_devices = 64;
-inline Result set_access(void* address, std::size_t bytes, const int* devices, std::size_t num_devices) noexcept {
-    CUmemAccessDesc access[max_access_devices] = {};
-    for (std::size_t i = 0; i < num_devices; ++i) {
-        access[i].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access[i].location.id = devices[i];
-        access[i].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    }
-    return entry.set_access(address_of(address), bytes, access, num_devices);
-}
 
 // ---- streams and events
 
@@ -305,7 +256,7 @@ inline Result load_own_kernel(const void* kernel) noexcept {
     if (const CUresult result = entry.kernel_get_function(&here, kernel_of(kernel))) return result;
     return entry.function_load(here);
 }
-/// The same of any kernel: first as one device's function.
+/// Loads any kernel: tries it as a function of one device, then as a handle of `kernel_handle`.
 inline Result load_kernel(const void* function) noexcept {
     if (!loads_functions()) return load_by_asking(function);
     const CUresult loaded = entry.function_load(function_of(function));

@@ -405,8 +405,15 @@ Status HostDriver::free_async(void* pointer, StreamHandle stream_handle) noexcep
     });
 }
 
-Status HostDriver::granularity(int device, std::size_t* out) noexcept {
+Status HostDriver::physical_support(int device, PhysicalOptions* out) noexcept {
     if (!valid_device(device)) return fail(Code::invalid_argument);
+    *out = {};
+    return {};
+}
+
+Status HostDriver::granularity(int device, const PhysicalOptions& options, std::size_t* out) noexcept {
+    if (!valid_device(device)) return fail(Code::invalid_argument);
+    if (options != PhysicalOptions{}) return fail(Code::not_supported);
     *out = virtual_granularity;
     return {};
 }
@@ -419,8 +426,10 @@ Status HostDriver::release_addresses(void* address, std::size_t bytes) noexcept 
     return guarded([&]() -> Status { return {virtual_memory_.release_addresses(address, bytes)}; });
 }
 
-Status HostDriver::create_physical(int device, std::size_t bytes, PhysicalHandle* out) noexcept {
+Status HostDriver::create_physical(int device, std::size_t bytes, const PhysicalOptions& options,
+                                   PhysicalHandle* out) noexcept {
     if (!valid_device(device)) return fail(Code::invalid_argument);
+    if (options != PhysicalOptions{}) return fail(Code::not_supported);
     return guarded([&]() -> Status {
         Code code = virtual_memory_.create_physical(device, bytes, &out->native);
         for (const bool wait : {false, true}) {

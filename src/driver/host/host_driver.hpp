@@ -76,10 +76,12 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
     Status allocate_async(PoolHandle pool, std::size_t bytes, StreamHandle stream, void** out) noexcept override;
     Status free_async(void* pointer, StreamHandle stream) noexcept override;
 
-    Status granularity(int device, std::size_t* out) noexcept override;
+    Status physical_support(int device, PhysicalOptions* out) noexcept override;
+    Status granularity(int device, const PhysicalOptions& options, std::size_t* out) noexcept override;
     Status reserve_addresses(std::size_t bytes, void** out) noexcept override;
     Status release_addresses(void* address, std::size_t bytes) noexcept override;
-    Status create_physical(int device, std::size_t bytes, PhysicalHandle* out) noexcept override;
+    Status create_physical(int device, std::size_t bytes, const PhysicalOptions& options,
+                           PhysicalHandle* out) noexcept override;
     Status release_physical(PhysicalHandle physical) noexcept override;
     Status map(void* address, std::size_t bytes, PhysicalHandle physical) noexcept override;
     Status unmap(void* address, std::size_t bytes) noexcept override;
@@ -152,7 +154,7 @@ class HostDriver final : public Driver, public std::enable_shared_from_this<Host
         Pool* managed_pool = nullptr;
         std::atomic<bool> failed{false};  ///< a stream was destroyed before its failure was told
     };
-    /// Holds a stream's lock while work is appended, and sees to it that somebody runs it.
+    /// Holds a stream's lock while work is appended, and submits the stream to the executor.
     class Queue;
 
     ThreadState& thread_state() noexcept;

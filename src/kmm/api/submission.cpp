@@ -6,14 +6,18 @@
 #include <atomic>
 #include <cstring>
 #include <new>
+#include <set>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "driver/format.hpp"
+#include "driver/never_destroyed.hpp"
 #include "kmm/api/submit_draft.hpp"
 #include "kmm/base/log.hpp"
 #include "kmm/base/text.hpp"
+#include "kmm/detail/index_map.hpp"
 #include "kmm/graph/room.hpp"
 #include "kmm/runtime/kept_books.hpp"
 
@@ -35,7 +39,7 @@ Region region_of(const Box& box, std::size_t rank) {
 /// One draft of each thread is kept: its vectors have grown to what the program's submits need.
 class KeptDraft final : public KeptBooks {
   public:
-    KeptDraft() = default;
+    KeptDraft() noexcept { enter(); }
     ~KeptDraft() {
         leave();
         give_back();
@@ -53,6 +57,12 @@ class KeptDraft final : public KeptBooks {
     std::atomic<Submission::Draft*> draft_{nullptr};
 };
 
+/// Of the process: where KMM_RANGE_CHECK has warned.
+struct WarnedPlaces {
+    locks::Mutex mutex;
+    std::set<std::string> places KMM_GUARDED_BY(mutex);
+};
+
 KeptDraft& kept_draft() {
     thread_local KeptDraft kept;
     return kept;
@@ -61,7 +71,9 @@ KeptDraft& kept_draft() {
 }  // namespace
 
 Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool of_any_thread)
-    : draft_(of_any_thread ? new Draft : kept_draft().take()), logs_regions_(runtime.platform().config().debug_mode) {
+    : draft_(of_any_thread ? new Draft : kept_draft().take()),
+      logs_regions_(runtime.platform().config().debug_mode),
+      checks_ranges_(runtime.platform().config().range_check) {
     draft_->core = &runtime;
     draft_->set_books(runtime.books());
     draft_->launcher = launcher;
@@ -121,6 +133,24 @@ void Submission::log_outside(const ArrayRef& array, const Box& wanted, std::uint
                        "the part inside",
                        argument, t.chunk_index, text_of(draft_->launcher), graph::to_text(wanted, rank), array->name(),
                        graph::to_text(array->box(), rank)));
+}
+
+void Submission::check_range(const ArrayRef& array, const IndexMap& map, std::uint32_t argument) {
+    // Each task of a submit has the same mappings.
+    if (draft_->current().chunk_index != 0 || !map.looks_closed()) return;
+    const std::string range = map.text();
+    const SourceLocation& at = draft_->launcher.location;
+    {
+        WarnedPlaces& warned = driver::never_destroyed<WarnedPlaces>();
+        std::string place = driver::format("{}:{} {} {}", at.file(), at.line(), argument, range);
+        const locks::Guard guard(warned.mutex);
+        if (!warned.places.insert(std::move(place)).second) return;
+    }
+    log::write(
+        log::warn,
+        driver::format("argument {} of the {}: {} of {} ends before its second bound; in KMM 0.3 that belongs to "
+                       "the range, which is closed_{} here (KMM_RANGE_CHECK warns once for each place)",
+                       argument, text_of(draft_->launcher), range, array->name(), range));
 }
 
 void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
@@ -285,7 +315,7 @@ std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
     return Platform::rounded(is_temporary ? access.chunk->block_bytes() : binding.block_bytes_of(need.chunk_elements));
 }
 
-// The tasks are still nobody else's.
+// No other thread sees the tasks yet.
 void Submission::Draft::describe_tasks() {
     const bool debug_mode = core->platform().config().debug_mode;
     const std::size_t count = wanted.size();

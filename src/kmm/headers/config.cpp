@@ -51,6 +51,7 @@ constexpr const char* known_variables[] = {
     "KMM_TRACE_DEVICE_TIMES",
     "KMM_RECORD",
     "KMM_NVTX",
+    "KMM_RANGE_CHECK",
     "KMM_FIBER_STACK",
 };
 
@@ -232,6 +233,7 @@ RuntimeConfig default_config_from_environment() {
     if (std::optional<std::string> file = read("KMM_TRACE")) config.trace = *file;
     if (std::optional<std::string> file = read("KMM_RECORD")) config.record = *file;
     read_choice("KMM_NVTX", {{"1", true}, {"true", true}, {"0", false}, {"false", false}}, config.nvtx);
+    read_choice("KMM_RANGE_CHECK", {{"1", true}, {"true", true}, {"0", false}, {"false", false}}, config.range_check);
     read_bytes("KMM_FIBER_STACK", config.fiber_stack);
     if (config.fiber_stack < MIN_FIBER_STACK || config.fiber_stack > MAX_FIBER_STACK)
         refuse("KMM_FIBER_STACK", *read("KMM_FIBER_STACK"), fiber_stack_range());

@@ -208,6 +208,20 @@ std::string IndexMap::text() const {
     return post_.text(driver::format("range({}, {})", begin_.text(axis), end_.text(axis)));
 }
 
+bool IndexMap::looks_closed() const noexcept {
+    if (kind_ != Kind::interval || is_closed_ || is_constant_ || !post_.is_identity() || begin_.has_division() ||
+        end_.has_division())
+        return false;
+    try {
+        const Index begin = begin_.apply(0), end = end_.apply(0);
+        const Index scale = checked_sub(begin_.apply(1), begin);
+        if (checked_sub(end_.apply(1), end) != scale) return false;
+        return scale == 1 ? begin < 0 && end == checked_neg(begin) : scale > 1 && checked_sub(end, begin) == scale - 1;
+    } catch (const std::overflow_error&) {
+        return false;
+    }
+}
+
 IndexMap IndexMap::as_chains() const {
     IndexMap result = *this;
     if (kind_ != Kind::fixed) return result;
@@ -279,7 +293,9 @@ IndexMap IndexMap::closed_range(const IndexMap& begin, const IndexMap& last) {
         end.post_ = end.first_index();
         end.kind_ = Kind::axis;
     }
-    return range(begin, end.offset_by(1));
+    IndexMap result = range(begin, end.offset_by(1));
+    result.is_closed_ = true;
+    return result;
 }
 
 IndexMap IndexMap::offset_by(index_type value) const {

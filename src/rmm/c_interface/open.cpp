@@ -137,9 +137,17 @@ made open_binning(const order& o) {
 }
 
 made open_vmm(const order& o) {
-    const auto maximum = o.given.bytes("maximum");
+    using vmm = mr::vmm_memory_resource;
+    vmm::options how;
+    how.maximum_size = o.given.bytes("maximum");
     const auto name = o.given.text("name");
-    return named(o.make<mr::vmm_memory_resource>(maximum), name);
+    int handles = 0;
+    if (o.given.flag("ipc")) handles |= static_cast<int>(vmm::handle_type::posix_file_descriptor);
+    if (o.given.flag("fabric")) handles |= static_cast<int>(vmm::handle_type::fabric);
+    how.export_handle_type = static_cast<vmm::handle_type>(handles);
+    how.rdma = o.given.flag("rdma");
+    how.multicast = o.given.flag("multicast");
+    return named(o.make<vmm>(how), name);
 }
 
 made open_pinned_pool(const order& o) {

@@ -33,7 +33,7 @@ template<typename Row> void largest_first(Row& r) {
 }  // namespace
 
 virtual_source::virtual_source(driver::Driver& driver, int device, const virtual_source_options& options)
-    : driver_(driver), device_(device) {
+    : driver_(driver), device_(device), physical_(options.physical) {
     if (!driver_.capabilities().virtual_memory) {
         status_ = {Code::not_supported, 0};
         return;
@@ -41,7 +41,7 @@ virtual_source::virtual_source(driver::Driver& driver, int device, const virtual
     DeviceGuard guard(driver_, device_);
     driver::DeviceProperties properties;
     if (status_ = driver_.properties(device_, &properties); !status_.ok()) return;
-    if (status_ = driver_.granularity(device_, &granularity_); !status_.ok()) return;
+    if (status_ = driver_.granularity(device_, physical_, &granularity_); !status_.ok()) return;
     if (granularity_ == 0) {
         status_ = {Code::not_supported, 0};
         return;
@@ -81,7 +81,7 @@ virtual_source::virtual_source(driver::Driver& driver, int device, const virtual
 virtual_source::~virtual_source() {
     if (reservation_.size_bytes == 0) return;
     DeviceGuard guard(driver_, device_);
-    // Whatever fails here stays with the driver: there is nobody to tell and nothing to try.
+    // Memory that cannot be unmapped or released stays with the driver: a destructor can neither report nor retry.
     for (const auto& [address, p] : pieces_) {
         (void)unmap(address, p);
         (void)release(p);
@@ -210,7 +210,7 @@ Status virtual_source::complete(row& r, std::size_t has_bytes, const heap::move_
     return status;
 }
 
-/// `bytes` at least, if there is so much; the last piece may be more than is needed.
+/// Takes spare pieces of at least `bytes` together, or all; the last piece may exceed the need.
 std::size_t virtual_source::take_spare(row& r, std::size_t bytes) noexcept {
     std::size_t taken = 0;
     for (std::size_t i = spare_.size(); i != 0 && taken < bytes; --i) {
@@ -230,7 +230,7 @@ void virtual_source::drop_spare(std::size_t index) noexcept {
 }
 
 Status virtual_source::create(piece& p) noexcept {
-    const Status status = driver_.create_physical(device_, p.size_bytes, &p.handle);
+    const Status status = driver_.create_physical(device_, p.size_bytes, physical_, &p.handle);
     if (!status.ok()) return status;
     ++counts_.create_calls;
     counts_.created_bytes += p.size_bytes;
@@ -604,7 +604,7 @@ virtual_source::trimming virtual_source::trim(range pieces) {
     if (!result.status.ok()) return result;
     DeviceGuard guard(driver_, device_);
     holes_.reserve(count + 1);
-    // From the end, so that what is left after a failure is one range.
+    // From the end, so that one range remains after a failure.
     while (result.left.size_bytes != 0) {
         const auto p = std::prev(pieces_.lower_bound(result.left.end()));
         if (result.status = unmap(p->first, p->second); !result.status.ok()) break;

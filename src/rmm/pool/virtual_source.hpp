@@ -1,7 +1,7 @@
 // A pool's memory, made of virtual memory: physical pieces that can be mapped elsewhere when free memory is in pieces.
 //
 // Owns: one reservation of addresses, the physical pieces, which of them is mapped where. Must not know: which bytes
-// are free or in use, streams, fences (whoever calls has waited), other sources. One thread at a time; no lock
+// are free or in use, streams, fences (the caller has waited), other sources. One thread at a time; no lock
 // inside. No call throws anything but std::bad_alloc of the host, and then nothing has changed; failures of the
 // driver are statuses.
 #pragma once
@@ -33,6 +33,7 @@ struct virtual_source_options {
     std::size_t address_factor = 32;
     /// Besides the device, who may read and write the memory, of those that can. None: all that can.
     std::vector<int> readers = {};
+    driver::PhysicalOptions physical = {};
 };
 
 /// Successful calls of the driver since the source was made. `map_calls` of a steady program stand still.
@@ -51,8 +52,8 @@ struct virtual_source_counts {
 
 class virtual_source {
   public:
-    /// Reserves addresses: as many as the options say, half as many as long as the driver refuses. A source that could
-    /// not (see `status`) answers every call with that status.
+    /// Reserves addresses: as many as the options say, halved while the driver refuses. If that fails (see `status`),
+    /// every call returns that status.
     virtual_source(driver::Driver& driver, int device, const virtual_source_options& options = {});
     /// Unmaps and releases everything. Nothing on the device may use it any more.
     ~virtual_source();
@@ -84,7 +85,7 @@ class virtual_source {
     /// `*end_of_growth` (which goes on behind it) if these addresses are free. out_of_memory where that would exceed
     /// the maximum, or where the driver has no more; nothing has changed then.
     growth grow(std::size_t bytes, std::uint32_t area = 0, std::uintptr_t* end_of_growth = nullptr);
-    /// Where the part of that number of all addresses begins, of so many equal ones.
+    /// The begin of part `number` of all addresses, divided into `parts` equal ones.
     std::uintptr_t window(std::size_t number, std::size_t parts) const noexcept {
         return reservation_.address + reservation_.size_bytes / parts / granularity_ * granularity_ * number;
     }
@@ -96,7 +97,7 @@ class virtual_source {
         /// May be taken from the driver before anything is moved (`heap::eager_growth`).
         std::size_t eager_fresh_bytes = 0;
         std::size_t fresh_bytes = std::numeric_limits<std::size_t>::max();  ///< may be taken at all; within the maximum
-        std::size_t step_bytes = 0;  ///< where only fresh memory is needed, so much at least
+        std::size_t step_bytes = 0;  ///< minimum to take where only fresh memory is needed
     };
     /// How a request of `bytes` is best made to fit. `free` sorted by address (ranges may touch); what comes out of the
     /// plan is for the given area, other areas only give pieces. Changes nothing; not `possible` where nothing helps.
@@ -113,13 +114,12 @@ class virtual_source {
         /// they are spare, or given back to the driver.)
         std::vector<heap::range> ranges;
     };
-    /// Does what `plan` said: unmaps `plan.moved`, and maps that memory, what is spare and fresh memory at one row
-    /// of addresses. Nobody may use `plan.moved` any more, and the caller forgets these ranges before it adds what
-    /// is returned. After out_of_memory (the driver had less fresh memory than the plan thought) plan again with
-    /// less of it.
+    /// Carries out `plan`: unmaps `plan.moved`, and maps that memory, spare and fresh memory at contiguous addresses.
+    /// `plan.moved` must not be in use any more, and the caller forgets these ranges before it adds the returned ones.
+    /// After out_of_memory (the driver had less fresh memory than planned) plan again with less of it.
     remapping remap(const heap::move_plan& plan) { return remap(plan, &frontier(plan.area)); }
 
-    /// `heap::fitting_piece`, when so much is in use.
+    /// `heap::fitting_piece`, when `used_bytes` are in use.
     std::size_t fitting_piece(std::size_t used_bytes) const noexcept;
     /// The piece that has `at` inside it, neither as its beginning nor as its end; empty if there is none.
     /// O(log pieces).
@@ -131,16 +131,16 @@ class virtual_source {
         /// Else nothing is, and the memory is spare, or was given back to the driver.
         heap::range mapped;
     };
-    /// Makes two pieces, which meet at `at` (a multiple of the granularity), of the piece across it; they lie where it
-    /// was. Nobody may use the piece.
+    /// Cuts the piece across `at` (a multiple of the granularity) into two pieces at the same addresses. The piece must
+    /// not be in use.
     cutting cut(std::uintptr_t at);
 
     struct trimming {
         driver::Status status;  ///< of the first call that failed
         std::size_t released_bytes = 0;
-        heap::range left;  ///< what of the given range is still mapped: a first part of it, after a failure
+        heap::range left;  ///< the part of the given range that is still mapped: after a failure, its beginning
     };
-    /// Gives whole pieces (see `removable`) back to the driver. Nobody may use them any more.
+    /// Gives whole pieces (see `removable`) back to the driver. They must not be in use any more.
     trimming trim(heap::range pieces);
     /// Gives spare pieces back.
     trimming release_spare();
@@ -207,6 +207,7 @@ class virtual_source {
 
     driver::Driver& driver_;
     const int device_;
+    const driver::PhysicalOptions physical_;
     driver::Status status_;
     std::size_t granularity_ = 0;
     std::size_t largest_piece_bytes_ = 0;

@@ -318,7 +318,7 @@ TEST_P(DriverBoxes, boxes_move_in_and_between_pieces_of_virtual_memory) {
     if (!driver().capabilities().virtual_memory) GTEST_SKIP() << "no virtual memory";
     const int last = driver().device_count() - 1;
     std::size_t piece = 0;
-    KMM_OK(driver().granularity(0, &piece));
+    KMM_OK(driver().granularity(0, {}, &piece));
     void* base = nullptr;
     KMM_OK(driver().reserve_addresses(3 * piece, &base));
     on_cleanup([this, base, piece] { EXPECT_TRUE(driver().release_addresses(base, 3 * piece).ok()); });
@@ -328,7 +328,7 @@ TEST_P(DriverBoxes, boxes_move_in_and_between_pieces_of_virtual_memory) {
     for (const int i : {0, 1, 2}) {  // the last piece is the other device's where it can be reached
         const int device = i == 2 && can ? last : 0;
         PhysicalHandle physical;
-        KMM_OK(driver().create_physical(device, piece, &physical));
+        KMM_OK(driver().create_physical(device, piece, {}, &physical));
         unsigned char* const at = memory + static_cast<std::size_t>(i) * piece;
         KMM_OK(driver().map(at, piece, physical));
         KMM_OK(driver().release_physical(physical));

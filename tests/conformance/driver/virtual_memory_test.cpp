@@ -10,7 +10,7 @@ class DriverVirtualMemory : public DriverTest {
         DriverTest::SetUp();
         if (IsSkipped() || HasFatalFailure()) return;
         if (!driver().capabilities().virtual_memory) GTEST_SKIP() << "no virtual memory";
-        KMM_OK(driver().granularity(0, &granule_));
+        KMM_OK(driver().granularity(0, {}, &granule_));
     }
 
     char* reserve(std::size_t granules) {
@@ -20,7 +20,7 @@ class DriverVirtualMemory : public DriverTest {
     }
     PhysicalHandle physical(std::size_t granules = 1) {
         PhysicalHandle result;
-        EXPECT_TRUE(driver().create_physical(0, granules * granule_, &result).ok());
+        EXPECT_TRUE(driver().create_physical(0, granules * granule_, {}, &result).ok());
         return result;
     }
     Status access(char* at, std::size_t granules) {
@@ -130,8 +130,8 @@ TEST_P(DriverVirtualMemory, more_physical_memory_than_there_is_is_out_of_memory)
     KMM_OK(driver().properties(0, &properties));
     PhysicalHandle a;
     const std::size_t too_much = (properties.total_memory_bytes / granule_ + 1) * granule_;
-    KMM_FAILS(driver().create_physical(0, too_much, &a), Code::out_of_memory);
-    KMM_OK(driver().create_physical(0, granule_, &a));
+    KMM_FAILS(driver().create_physical(0, too_much, {}, &a), Code::out_of_memory);
+    KMM_OK(driver().create_physical(0, granule_, {}, &a));
     KMM_OK(driver().release_physical(a));
 }
 
@@ -142,7 +142,7 @@ TEST_P(DriverVirtualMemory, mistakes_are_refused) {
     void* pointer = nullptr;
     PhysicalHandle c;
     EXPECT_FALSE(driver().reserve_addresses(granule_ + 1, &pointer).ok());
-    EXPECT_FALSE(driver().create_physical(0, granule_ + 1, &c).ok());
+    EXPECT_FALSE(driver().create_physical(0, granule_ + 1, {}, &c).ok());
     EXPECT_FALSE(driver().map(at + 4096, granule_, a).ok()) << "not aligned";
     KMM_OK(driver().map(at, granule_, a));
     EXPECT_FALSE(driver().map(at, granule_, b).ok()) << "something is mapped there";

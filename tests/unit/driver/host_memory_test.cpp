@@ -158,12 +158,12 @@ TEST_F(HostMemoryDeathTest, addresses_without_memory_or_access_fault) {
     std::size_t granule = 0;
     void* at = nullptr;
     PhysicalHandle physical;
-    ASSERT_TRUE(driver().granularity(0, &granule).ok());
+    ASSERT_TRUE(driver().granularity(0, {}, &granule).ok());
     EXPECT_EQ(granule, 2 * mebibyte);
     ASSERT_TRUE(driver().reserve_addresses(granule, &at).ok());
     auto* byte = static_cast<volatile char*>(at);
     EXPECT_DEATH(*byte = 1, "");
-    ASSERT_TRUE(driver().create_physical(0, granule, &physical).ok());
+    ASSERT_TRUE(driver().create_physical(0, granule, {}, &physical).ok());
     ASSERT_TRUE(driver().map(at, granule, physical).ok());
     EXPECT_DEATH(*byte = 1, "") << "nobody has access yet";
     const int other = 1;
@@ -187,7 +187,7 @@ TEST_F(HostMemory, released_physical_memory_comes_back_as_zeros) {
         void* at = nullptr;
         PhysicalHandle physical;
         ASSERT_TRUE(driver().reserve_addresses(granule, &at).ok());
-        ASSERT_TRUE(driver().create_physical(0, granule, &physical).ok());
+        ASSERT_TRUE(driver().create_physical(0, granule, {}, &physical).ok());
         EXPECT_EQ(free_bytes(), 14 * mebibyte);
         ASSERT_TRUE(driver().map(at, granule, physical).ok());
         ASSERT_TRUE(driver().set_access(at, granule, &own, 1).ok());

@@ -213,6 +213,19 @@ TEST(Row047, shifts_at_both_borders_are_clipped) {
     EXPECT_EQ((_x + 1).apply(chunk_x(0, 4), Range<>(0, 0)), Range<>(0, 0)) << "an array without elements";
 }
 
+TEST(Row048, ranges_that_were_meant_to_be_closed_look_so) {
+    for (const IndexMap& map : {range(_x - 1, _x + 1), range(_y - 3, _y + 3), range(4 * _x, 4 * _x + 3),
+                                range(2 * _z - 1, 2 * _z), range(_x * 8 + 8, _x * 8 + 15)})
+        EXPECT_TRUE(map.looks_closed()) << map.text();
+    for (const IndexMap& map :
+         {range(_x - 1, _x + 2), closed_range(_x - 1, _x + 1), closed_range(_x - 1, _x),
+          closed_range(4 * _x, 4 * _x + 2), closed_range(_x - 1, _x) + 0, range(_x, _x + 1), range(4 * _x, 4 * _x + 4),
+          closed_range(4 * _x, 4 * _x + 3), range(_x, 9), kmm::range(-1, 1), range(_x - 1, _x), IndexMap(_x),
+          IndexMap(kmm::All()), kmm::tile(4).axis(0), range(_x / 2 - 1, _x / 2 + 1), range(2 * _x, 3 * _x + 1),
+          range(int64_max * _x + 1, int64_max * _x + int64_max)})
+        EXPECT_FALSE(map.looks_closed()) << map.text();
+}
+
 TEST(Row048, ranges_are_half_open_and_closed_ranges_are_not) {
     EXPECT_EQ(range(_x - 1, _x + 1).apply(chunk_x(4, 5)), Range<>(3, 5));
     EXPECT_EQ(closed_range(_x - 1, _x + 1).apply(chunk_x(4, 5)), Range<>(3, 6));

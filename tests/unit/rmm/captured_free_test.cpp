@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "rmm/cuda_stream.hpp"
 #include "rmm/device_uvector.hpp"
 #include "rmm/ledger.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
@@ -16,6 +18,7 @@
 #include "rmm/mr/system_memory_resource.hpp"
 #include "rmm/mr/vmm_memory_resource.hpp"
 #include "rmm/status.hpp"
+#include "rmm/stream_registry.hpp"
 #include "stream_tools.hpp"
 #include "support/forwarding_driver.hpp"
 #include "support/sizes.hpp"
@@ -224,6 +227,65 @@ TEST(CapturedFrees, containers_over_adaptors_may_end_in_a_capture) {
     }
     ASSERT_TRUE(the_driver().destroy_exec(exec).ok());
     ASSERT_TRUE(the_driver().destroy_graph(graph).ok());
+}
+
+TEST_P(CapturedFree, a_block_may_outlive_a_stream_of_the_library) {
+    cuda_stream_view dead;
+    {
+        const cuda_stream ends;
+        dead = ends.view();
+        void* const others = resource->allocate(block_bytes, dead);
+        resource->deallocate(others, block_bytes, dead);
+    }
+    EXPECT_TRUE(rmm::detail::is_handle_of_ended_stream(dead.value()));
+    ::testing::internal::CaptureStderr();
+    resource->deallocate(block, block_bytes, dead);  // on a GPU the driver would end the process if it were asked
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+    expect_it_goes();
+    const cuda_stream next;
+    void* const others = resource->allocate(block_bytes, next.view());
+    EXPECT_FALSE(rmm::detail::is_handle_of_ended_stream(next.value()));
+    resource->deallocate(others, block_bytes, next.view());
+}
+
+/// Counts the waits for a whole device.
+class WaitingDriver final : public kmm::driver::testing::ForwardingDriver {
+  public:
+    WaitingDriver() : ForwardingDriver(the_driver()) {}
+    int num_waits = 0;
+
+  private:
+    void called(const char* call) noexcept override { num_waits += std::string(call) == "synchronize_device" ? 1 : 0; }
+};
+
+TEST(CapturedFrees, memory_that_goes_at_once_waits_for_the_work_that_a_stream_left_behind) {
+    WaitingDriver waiting;
+    const rmm::detail::driver_scope on(waiting);
+    std::vector<std::unique_ptr<mr::device_memory_resource>> resources;
+    resources.push_back(std::make_unique<mr::pinned_host_memory_resource>());
+    if (mr::detail::is_system_memory_supported(cuda_device_id{0}))  // as on the host driver
+        resources.push_back(std::make_unique<mr::system_memory_resource>());
+    for (const auto& from : resources) {
+        cuda_stream_view dead;
+        void* large = nullptr;
+        {
+            const cuda_stream ends;
+            dead = ends.view();
+            large = from->allocate(64 * MiB, dead);
+        }
+        const int before = waiting.num_waits;
+        from->deallocate(large, 64 * MiB, dead);
+        EXPECT_EQ(waiting.num_waits, before + 1);
+    }
+}
+
+TEST(CapturedFrees, a_foreign_stream_with_the_handle_of_one_that_has_ended_is_asked_once_it_is_known_to_be_there) {
+    mr::cuda_memory_resource cuda;
+    cudaStream_t handle = nullptr;
+    { handle = cuda_stream().value(); }
+    ASSERT_TRUE(rmm::detail::is_handle_of_ended_stream(handle));
+    cuda.deallocate(cuda.allocate(block_bytes, handle), block_bytes);
+    EXPECT_FALSE(rmm::detail::is_handle_of_ended_stream(handle));
 }
 
 TEST(CapturedFrees, a_free_outside_of_the_capture_is_not_deferred) {

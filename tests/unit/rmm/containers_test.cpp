@@ -24,11 +24,11 @@ using rmm_test::recording_resource;
 // ---- on two devices
 
 template<typename Container>
-struct maker {
+struct container_maker {
     static Container make(device_async_resource_ref mr) { return Container(100, cuda_stream_view{}, mr); }
 };
 template<typename T>
-struct maker<device_scalar<T>> {
+struct container_maker<device_scalar<T>> {
     static device_scalar<T> make(device_async_resource_ref mr) { return device_scalar<T>(cuda_stream_view{}, mr); }
 };
 
@@ -42,7 +42,7 @@ class ContainerOnItsDevice : public testing::Test {
         EXPECT_EQ(mr_.in_use, 0u);
         EXPECT_EQ(get_current_cuda_device().value(), 0);
     }
-    std::unique_ptr<Container> make() { return std::make_unique<Container>(maker<Container>::make(mr_)); }
+    std::unique_ptr<Container> make() { return std::make_unique<Container>(container_maker<Container>::make(mr_)); }
 
     recording_resource mr_;
 };

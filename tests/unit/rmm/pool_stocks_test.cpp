@@ -721,6 +721,9 @@ TEST(PoolHoles, pairs_among_holes_of_a_pool_whose_upstream_is_ordered_take_as_ma
 }
 
 TEST(PoolManyStreams, streams_that_are_used_in_turn_keep_their_arenas_however_many_they_are) {
+    // Every event passes at once: the steps do not depend on how far the streams of a busy machine lag behind.
+    ScriptedDriver scripted({.num_devices = 1, .memory_bytes = 256 * MiB});
+    const rmm::detail::driver_scope on(scripted);
     mr::cuda_memory_resource cuda;
     mr::detail::pool_options options;
     options.initial_bytes = 128 * MiB;
@@ -741,8 +744,8 @@ TEST(PoolManyStreams, streams_that_are_used_in_turn_keep_their_arenas_however_ma
         const std::size_t remembered = pool.num_remembered();
         const std::uint64_t before = pool.num_steps();
         rounds(20);
-        // 7 are usual; where the arenas are bound anew in each round, 110.
-        EXPECT_LE(pool.num_steps() - before, 20 * num_streams * 8) << num_streams;
+        // 4 are usual; where the arenas are bound anew in each round, 110.
+        EXPECT_LE(pool.num_steps() - before, 20 * num_streams * 5) << num_streams;
         EXPECT_EQ(pool.num_remembered(), remembered);
     }
 }

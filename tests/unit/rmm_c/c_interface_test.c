@@ -54,7 +54,7 @@ static void every_kind_serves_every_default_stream(void) {
                  {"fixed_size", "block=1MiB,blocks=2", 0},
                  {"binning", "min_exponent=10 max_exponent=20", 0},
                  {"binning", NULL, 0},
-                 {"vmm", "maximum=64MiB", 0},
+                 {"vmm", "maximum=64MiB ipc=0 rdma=false", 0},
                  {"pinned_pool", "initial=1MiB", 0},
                  {"aligned", "alignment=4096 threshold=1kB", 1},
                  {"limiting", "limit=16MiB", 1},
@@ -135,6 +135,11 @@ static void wrong_arguments_are_named_with_what_is_right(void) {
     CHECK(rmm_open("limiting", NULL, cuda, &none) == RMM_INVALID_ARGUMENT && says("limit=8GiB"));
     CHECK(rmm_open("tracking", "stacks=maybe", cuda, &none) == RMM_INVALID_ARGUMENT && says("0, 1, false or true"));
     CHECK(rmm_open("vmm", NULL, cuda, &none) == RMM_INVALID_ARGUMENT && says("takes no upstream"));
+    /* The host driver has none of it. */
+    CHECK(rmm_open("vmm", "ipc=1", NULL, &none) != RMM_OK && says("file descriptor"));
+    CHECK(rmm_open("vmm", "fabric=1", NULL, &none) != RMM_OK && says("fabric"));
+    CHECK(rmm_open("vmm", "rdma=true", NULL, &none) != RMM_OK && says("RDMA"));
+    CHECK(rmm_open("vmm", "multicast=1", NULL, &none) != RMM_OK && says("multicast"));
     CHECK(rmm_open("cuda", NULL, NULL, NULL) == RMM_INVALID_ARGUMENT && says("out is null"));
     CHECK(rmm_open(NULL, NULL, NULL, &none) == RMM_INVALID_ARGUMENT && says("kind is null"));
     /* What the resource itself refuses. */

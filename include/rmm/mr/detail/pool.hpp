@@ -42,6 +42,9 @@ struct virtual_memory {
     /// Which devices besides its own may use the memory, of those that can. Null: all that can.
     int const* readers = nullptr;
     std::size_t num_readers = 0;
+    unsigned export_handle_types = 0;  ///< bits of cudaMemAllocationHandleType
+    bool rdma = false;
+    bool multicast = false;
 };
 
 class pool_engine;     // src/rmm/pool/engine.hpp
@@ -74,7 +77,8 @@ class RMM_EXPORT pool {
          std::optional<std::size_t> maximum_pool_size, bool ordered_upstream);
     /// Any kind of pool; null upstream: rmm::logic_error.
     pool(device_async_resource_ref upstream, pool_options const& options);
-    /// A pool of virtual memory. rmm::logic_error where the driver has none, or cannot reserve addresses.
+    /// A pool of virtual memory. rmm::logic_error where the driver has none, cannot reserve addresses, or where the
+    /// device has not what is asked for.
     explicit pool(virtual_memory const& memory);
     ~pool();
     pool(pool const&) = delete;
@@ -82,11 +86,11 @@ class RMM_EXPORT pool {
 
     void* allocate(std::size_t bytes, cuda_stream_view stream);
     void deallocate(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
-    /// The same where the pool needs no lock that another thread has and no call of the driver, for callers that must
-    /// not wait: small blocks of the legacy default stream. Null, or false, with nothing done, otherwise.
+    /// Non-blocking variants, for small blocks of the legacy default stream: they need no call of the driver and no
+    /// lock that another thread holds. Otherwise null, or false, with nothing done.
     void* allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept;
     [[nodiscard]] bool deallocate_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept;
-    /// The same of a block that nothing queued on any stream uses, nor was when it was allocated: it is free at once.
+    /// Frees a block that no queued work uses, nor did when it was allocated: it is reusable at once.
     void deallocate_idle(void* ptr, std::size_t bytes) noexcept;
     [[nodiscard]] device_async_resource_ref upstream() const noexcept;
     [[nodiscard]] std::size_t held_bytes() const noexcept;
