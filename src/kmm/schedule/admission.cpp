@@ -12,6 +12,12 @@ using memory::Room;
 
 namespace {
 
+/// Whether chunks stay where they are until the task is done; what kernels use may leave in stream order.
+bool pins(const Task& task) noexcept {
+    return (task.kind == graph::TaskKind::device_function || task.kind == graph::TaskKind::host) &&
+           !task.accesses.empty();
+}
+
 constexpr bool is_little(std::size_t bytes, std::size_t of_bytes) noexcept { return bytes <= of_bytes / 256; }
 
 }  // namespace
@@ -59,7 +65,13 @@ void Admission::forget_block(memory::Array& array) noexcept {
 
 void Admission::cancelled(Task& task) { leave(task, 0); }
 
+void Admission::close_for(Task& front) noexcept {
+    if (closed_for_ != &front) num_passed_ = 0;
+    closed_for_ = &front;
+}
+
 void Admission::placed(Task& task) {
+    if (closed_for() != nullptr && pins(task)) ++num_passed_;
     if (is_front(task) || !task.is_unplaced) return leave(task, 0);
     const std::size_t made_bytes = residency_.made_bytes(task);
     if (made_bytes != 0)
@@ -112,7 +124,8 @@ std::optional<Room> Admission::room_for(const Task& task) {
         if (!may_make) return std::nullopt;
         return is_urgent ? Room::in_a_hurry : Room::idle;
     }
-    if (closed_for() != nullptr && residency_.missing_bytes(task) != 0) return std::nullopt;
+    if (closed_for() != nullptr && (residency_.missing_bytes(task) != 0 || (pins(task) && num_passed_ >= most_passing)))
+        return std::nullopt;
     return Room::as_usual;
 }
 

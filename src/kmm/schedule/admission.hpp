@@ -10,8 +10,8 @@
 //     set there (the headroom), and waits while an earlier one of its memory is held back.
 // While nothing but functions of the program runs, which may block until a held-back task is done, only the first
 // rule applies (`hurry`). The front, the first task that is not placed, may push out anything. While it is refused room
-// no other task is given any, so that pins drain; tasks that miss nothing go on, and may pin what the front needs.
-// Tasks that make nothing are free otherwise.
+// no other task is given any, so that pins drain; tasks that miss nothing go on, of functions that pin chunks the first
+// 64 alone. Tasks that make nothing are free otherwise.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class Admission {
     }
 
     /// The front found no room: until it is placed no other task is given any, unless `give_way`.
-    void close_for(graph::Task& front) noexcept { closed_for_ = &front; }
+    void close_for(graph::Task& front) noexcept;
     graph::Task* closed_for() const noexcept { return gives_way_ || nothing_moves_ ? nullptr : closed_for_; }
     /// Nothing runs that could release memory: until a task is placed the others retry instead of the front.
     void give_way() noexcept { gives_way_ = true; }
@@ -100,6 +100,8 @@ class Admission {
         std::size_t largest_needed_bytes = 0;  ///< by one task, since there was none
     };
 
+    /// Functions that a front lets by which may pin what it needs. More than none: a function may wait for later ones.
+    static constexpr std::uint32_t most_passing = 64;
     /// With `nothing_moves`: candidates examined for each change of the room, so that the end of a task costs O(1).
     static constexpr std::size_t most_tries = 64;
 
@@ -115,6 +117,7 @@ class Admission {
     memory::PerMemory<Memory> memories_;
     graph::Map<std::size_t, std::size_t> largest_blocks_;  ///< arrays, by the size of their largest block
     graph::Task* closed_for_ = nullptr;
+    std::uint32_t num_passed_ = 0;  ///< functions that pin chunks, placed since `closed_for_` was set
     bool gives_way_ = false;
     std::uint64_t num_steps_ = 0;
     bool any_urgent_ = false;

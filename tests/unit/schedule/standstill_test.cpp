@@ -144,6 +144,53 @@ TEST(Standstill, a_front_that_needs_a_whole_memory_gets_it_at_a_standstill_altho
     EXPECT_TRUE(s.is_handed_out(front)) << "the function may wait for it";
 }
 
+TEST(Standstill, a_front_that_needs_a_whole_memory_gets_it_although_functions_that_overlap_pin_a_chunk_of_it) {
+    for (const TaskKind others : {TaskKind::device_function, TaskKind::host}) {
+        const bool on_host = others == TaskKind::host;
+        Program s({on_host ? 4 * unit : 64 * unit, 4 * unit});
+        const MemoryIndex memory = on_host ? host : gpu;
+        Array& there = s.make_array(1);
+        s.run(TaskKind::kernel, gpu, {{&there.chunks[0], true, true}});
+        if (on_host) s.run(TaskKind::host, host, {{&there.chunks[0], false, false}});
+        s.finish();
+        kmm::graph::Position launched = 0;
+        std::size_t num_ended = 0;
+        const auto end_one = [&] {
+            if (on_host) {
+                ASSERT_FALSE(s.on_host.empty());
+                Task* const function = s.on_host.front();
+                s.on_host.erase(s.on_host.begin());
+                s.scheduler->host_done(*function, nullptr);
+            } else {
+                ASSERT_LT(num_ended, s.launches.size());
+                Task& function = *s.launches[num_ended++];
+                s.scheduler->launched(function, s.scheduler->lane(0, LaneRole::launcher), ++launched, nullptr, true);
+            }
+            s.dispatch();
+        };
+        const auto begin_one = [&] {
+            s.run(others, memory, {{&there.chunks[0], false, false}});
+            s.dispatch();
+        };
+        begin_one();
+        const TaskNumber front = s.run(on_host ? TaskKind::host : TaskKind::kernel, memory,
+                                       {{&s.make_array(1, 4 * unit).chunks[0], true, true}})
+                                     .number;
+        s.dispatch();
+        const auto has_begun = [&] {
+            return on_host
+                       ? std::any_of(s.on_host.begin(), s.on_host.end(), [&](Task* t) { return t->number == front; })
+                       : s.is_handed_out(front);
+        };
+        for (int n = 0; n < 200 && !has_begun(); ++n) {
+            begin_one();
+            end_one();
+        }
+        EXPECT_TRUE(has_begun());
+        EXPECT_TRUE(s.failures.empty());
+    }
+}
+
 /// Steps for each kernel that others run while `num_tasks` are held back behind a front that waits for a function.
 std::size_t steps_at_a_standstill(std::size_t num_tasks) {
     Program s({64 * unit, 16 * unit});
