@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <unordered_map>
 #include <utility>
 
 #include "binding.hpp"
@@ -16,10 +17,19 @@
 namespace rmm_python {
 namespace {
 
+/// CuPy's object of a stream that it made: it destroys the stream when its last reference goes, but blocks are freed on
+/// the stream, so they keep it.
+struct kept_stream {
+    nb::object object;
+    std::size_t num_blocks = 0;
+};
+using kept_streams = std::unordered_map<cudaStream_t, kept_stream>;
+
 struct block {
     std::size_t size_bytes = 0;
     cudaStream_t stream = nullptr;
     native* from = nullptr;
+    kept_streams::value_type* kept = nullptr;  ///< null for the default streams
 };
 /// In use. Under the GIL.
 rmm::heap::address_map<block>& blocks() {
@@ -27,7 +37,34 @@ rmm::heap::address_map<block>& blocks() {
     return *all;
 }
 
+/// Those of blocks in use. Under the GIL.
+kept_streams& streams() {
+    static auto* const all = new kept_streams();
+    return *all;
+}
+
 std::intptr_t (*current_stream_of_cupy)() = nullptr;
+
+/// Of the calling thread's current stream. Throws what CuPy does, and std::bad_alloc.
+kept_streams::value_type* keep(cudaStream_t current) {
+    if (current == nullptr || current == rmm::cuda_stream_legacy.value() ||
+        current == rmm::cuda_stream_per_thread.value())
+        return nullptr;
+    auto found = streams().find(current);
+    if (found == streams().end()) {
+        nb::object object = imported("cupy", "cuda").attr("get_current_stream")();  // other threads may run meanwhile
+        found = streams().try_emplace(current, kept_stream{std::move(object)}).first;
+    }
+    ++found->second.num_blocks;
+    return &*found;
+}
+
+void let_go_of(const block& b) noexcept {
+    b.from->unkeep();
+    if (b.kept == nullptr || --b.kept->second.num_blocks > 0) return;
+    const nb::object last = std::move(b.kept->second.object);
+    streams().erase(b.stream);
+}
 
 // What CuPy takes for "there is an exception of Python".
 void* const failure = reinterpret_cast<void*>(std::intptr_t{-1});
@@ -51,7 +88,7 @@ void* allocate_slowly(native& from, std::size_t bytes, cudaStream_t stream, int 
 void note(void* pointer, const block& b, int device) {
     try {
         const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-        if (const auto lost = blocks().take(address)) lost->from->unkeep();  // was freed, but not here
+        if (const auto lost = blocks().take(address)) let_go_of(*lost);  // was freed, but not here
         blocks().insert(address, b);
     } catch (...) {
         deallocate_slowly(b, pointer, device);
@@ -61,20 +98,21 @@ void note(void* pointer, const block& b, int device) {
 
 void* allocate(void*, std::size_t bytes, int device) noexcept {
     if (bytes == 0) return nullptr;
-    native* from = nullptr;
+    block b{bytes};
     try {
-        const auto stream = reinterpret_cast<cudaStream_t>(current_stream_of_cupy());
-        from = &native::keep(resource_of_device(device));
-        void* pointer = from->allocate_at_hand(bytes, rmm::cuda_stream_view{stream});
-        if (pointer == nullptr) pointer = allocate_slowly(*from, bytes, stream, device);
+        b.stream = reinterpret_cast<cudaStream_t>(current_stream_of_cupy());
+        b.from = &native::keep(resource_of_device(device));
+        b.kept = keep(b.stream);
+        void* pointer = b.from->allocate_at_hand(bytes, rmm::cuda_stream_view{b.stream});
+        if (pointer == nullptr) pointer = allocate_slowly(*b.from, bytes, b.stream, device);
         if (pointer == nullptr)
-            from->unkeep();  // callbacks may give nothing, and CuPy frees no null
+            let_go_of(b);  // callbacks may give nothing, and CuPy frees no null
         else
-            note(pointer, {bytes, stream, from}, device);
+            note(pointer, b, device);
         return pointer;
     } catch (...) {
         const std::exception_ptr error = std::current_exception();
-        if (from != nullptr) from->unkeep();  // which may run Python, without an error that is set
+        if (b.from != nullptr) let_go_of(b);  // which may run Python, without an error that is set
         raise_in_python(error);
         return failure;
     }
@@ -86,7 +124,7 @@ void deallocate(void*, void* pointer, int device) noexcept {
     if (!known) return;
     if (!known->from->deallocate_at_hand(pointer, known->size_bytes, rmm::cuda_stream_view{known->stream}))
         deallocate_slowly(*known, pointer, device);
-    known->from->unkeep();
+    let_go_of(*known);
 }
 
 std::pair<std::uintptr_t, std::uintptr_t> cupy_functions() {

@@ -188,6 +188,29 @@ def test_native_functions_use_the_current_resource_and_stream_and_the_exact_size
     assert seen == [("allocate", 42, stream), ("deallocate", 42, stream)]
 
 
+def test_blocks_of_native_functions_keep_their_stream_until_the_last_is_freed(native_cupy: Any) -> None:
+    malloc, free = functions_of(native_allocator())
+    handle = Stream()
+
+    def stream_with(count: int) -> tuple[Any, list[int]]:
+        native_cupy.current = FakeStream(handle.__cuda_stream__()[1])
+        _current_handle.value = native_cupy.current.ptr
+        try:
+            return weakref.ref(native_cupy.current), [malloc(None, 42 + i, 0) for i in range(count)]
+        finally:
+            native_cupy.current, _current_handle.value = FakeStream(0), 0
+
+    seen, blocks = stream_with(3)
+    _, again = stream_with(1)  # another object for the same stream
+    for ptr in (*again, *blocks[1:]):
+        free(None, ptr, 0)
+        gc.collect()
+        assert seen() is not None
+    free(None, blocks[0], 0)
+    gc.collect()
+    assert seen() is None
+
+
 @needs_two_devices
 def test_native_functions_work_for_each_device(native_cupy: Any) -> None:
     resource, calls = recording_resource(mr.CudaMemoryResource())

@@ -46,7 +46,8 @@ class _PythonAllocator:
 def native_allocator() -> Any:
     """CuPy's ``CFunctionAllocator`` over rmm: ``cupy.cuda.set_allocator(native_allocator().malloc)``.
 
-    No Python runs between CuPy and the resource. Memory is freed on the stream that was current when it was made.
+    No Python runs between CuPy and the resource, but for the first block in use of a stream. Memory is freed on the
+    stream that was current when it was made, and keeps that stream.
     """
     global _native
     if sys.modules.get("cupy") is not _cupy or _cupy is None:
