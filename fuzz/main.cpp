@@ -1,5 +1,6 @@
 // Feeds a fuzz target with the files and folders of the command line, with random bytes, and with files that were
-// changed at random. KMM_TEST_LONG=1: for minutes; KMM_TEST_SEED repeats a run.
+// changed at random. Each run does the same; with KMM_TEST_LONG=1 it takes minutes and has a seed of its own, which
+// KMM_TEST_SEED repeats.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -125,12 +126,12 @@ int main(int argc, char** argv) {
         LLVMFuzzerTestOneInput(current.data(), current.size());
     }
     const char* const given = std::getenv("KMM_TEST_SEED");
-    const unsigned seed =
-        given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
+    const bool is_long = std::getenv("KMM_TEST_LONG") != nullptr;
+    const unsigned seed = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10))
+                          : is_long        ? std::random_device{}()
+                                           : 1;
     Random random(seed);
-    const int rounds = std::getenv("KMM_TEST_LONG") != nullptr    ? 100000
-                       : std::getenv("KMM_TEST_SHORT") != nullptr ? 100
-                                                                  : 1000;
+    const int rounds = is_long ? 100000 : std::getenv("KMM_TEST_SHORT") != nullptr ? 100 : 1000;
     std::printf("seed %u, %d inputs\n", seed, rounds);
     std::fflush(stdout);
     for (int round = 0; round < rounds; ++round) {

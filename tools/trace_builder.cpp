@@ -16,6 +16,9 @@ namespace {
 /// were equal, differ by three roundings of half a nanosecond at most, and by what is lost in a double.
 constexpr double tolerance_us = 0.0016;
 
+/// Sums of a few such times are nanoseconds that 64 bits hold; times since 1970 are smaller.
+constexpr double largest_time_us = 2e15;
+
 std::string in_double_quotes(std::string_view text) { return "\"" + driver::name_text(text) + "\""; }
 
 std::string us_text(double us) {
@@ -81,11 +84,14 @@ void TraceBuilder::argument(const Argument& argument, RawEvent& event) {
     ++event.arguments.count;
 }
 
-double TraceBuilder::time_of(const RawEvent& event) const {
-    const double time_us = need(event, event.time_us, "ts");
-    // JSON has no infinity, but 1e999 is read as one.
-    if (!std::isfinite(time_us)) refuse(event, "\"ts\" is not finite");
-    return time_us;
+double TraceBuilder::time_of(const RawEvent& event, const std::optional<double>& time_us, const char* key) const {
+    const double us = need(event, time_us, key);
+    if (!(std::abs(us) <= largest_time_us)) {
+        char text[100];
+        std::snprintf(text, sizeof(text), "\"%s\" is %g us: no time is longer than 63 years", key, us);
+        refuse(event, text);
+    }
+    return us;
 }
 
 std::uint32_t TraceBuilder::process_of(const RawEvent& event) {
@@ -143,9 +149,8 @@ void TraceBuilder::add_name(const RawEvent& event) {
 
 void TraceBuilder::add_slice(const RawEvent& event) {
     Slice slice;
-    slice.begin_us = time_of(event);
-    slice.duration_us = need(event, event.duration_us, "dur");
-    if (!std::isfinite(slice.end_us())) refuse(event, "\"ts\" + \"dur\" is not finite");
+    slice.begin_us = time_of(event, event.time_us, "ts");
+    slice.duration_us = time_of(event, event.duration_us, "dur");
     if (slice.duration_us < 0)
         refuse(event, "\"dur\" is " + us_text(slice.duration_us) + ": it would end before it begins");
     slice.name = *event.name;
@@ -174,7 +179,7 @@ void TraceBuilder::check_copy(const RawEvent& event) const {
 
 void TraceBuilder::add_sample(const RawEvent& event) {
     Sample sample;
-    sample.time_us = time_of(event);
+    sample.time_us = time_of(event, event.time_us, "ts");
     sample.process = process_of(event);
     sample.name = *event.name;
     sample.event = static_cast<std::uint32_t>(trace_.num_events);
@@ -188,7 +193,8 @@ void TraceBuilder::add_sample(const RawEvent& event) {
 }
 
 void TraceBuilder::add_half(const RawEvent& event, bool begins) {
-    const Half half{time_of(event), static_cast<std::uint32_t>(trace_.num_events), *event.name, event.arguments};
+    const Half half{time_of(event, event.time_us, "ts"), static_cast<std::uint32_t>(trace_.num_events), *event.name,
+                    event.arguments};
     const TextId category = need(event, event.category, "cat");
     const std::int64_t id = need(event, event.id, "id");
     process_of(event);
@@ -199,7 +205,7 @@ void TraceBuilder::add_half(const RawEvent& event, bool begins) {
 
 void TraceBuilder::add_mark(const RawEvent& event) {
     Mark mark;
-    mark.time_us = time_of(event);
+    mark.time_us = time_of(event, event.time_us, "ts");
     mark.category = need(event, event.category, "cat");
     mark.process = process_of(event);
     mark.name = *event.name;

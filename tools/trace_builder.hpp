@@ -83,7 +83,7 @@ class TraceBuilder {
     [[noreturn]] void refuse(std::uint64_t event, TextId name, const std::string& what) const;
     template<class T>
     T need(const RawEvent& event, const std::optional<T>& field, const char* key) const;
-    double time_of(const RawEvent& event) const;
+    double time_of(const RawEvent& event, const std::optional<double>& time_us, const char* key) const;
     std::uint32_t process_of(const RawEvent& event);
     void use_thread(const RawEvent& event);
 

@@ -29,7 +29,7 @@ std::string time_text(double us) {
 }
 
 std::string bytes_text(double bytes) {
-    return kmm::driver::byte_size_text(static_cast<std::size_t>(std::max(bytes, 0.0)));
+    return kmm::driver::byte_size_text(static_cast<std::size_t>(std::clamp(bytes, 0.0, 0x1p63)));
 }
 
 std::string of(std::string_view text) { return std::string(text); }
