@@ -91,6 +91,8 @@ def test_limits_of_numbers_are_those_of_the_standard_library():
         ("int", "is_signed", "true"),
         ("unsigned", "is_signed", "false"),
         ("float", "has_infinity", "true"),
+        ("const float", "digits", "24"),
+        ("const volatile int", "digits", "31"),
     )
     lines = [f"static_assert(std::numeric_limits<{type}>::{name} == {value});\n" for type, name, value in equal]
     lines += [f"static_assert({nan} != {nan});\n" for nan in ("std::numeric_limits<float>::quiet_NaN()",)]

@@ -340,6 +340,8 @@ TEST(DeviceMath, casts_round_in_the_direction_of_their_names_and_saturate) {
     KMM_CASTS(float, unsigned long long, __ull2float)
     KMM_CASTS(double, long long, __ll2double)
     KMM_CASTS(double, unsigned long long, __ull2double)
+    EXPECT_FALSE(std::signbit(__ull2double_rd(0)) || std::signbit(__ull2float_rd(0)));
+    EXPECT_TRUE(std::signbit(__double2float_rd(-0.0)));
     EXPECT_TRUE(__int2double_rn(-7) == -7 && __uint2double_rn(~0u) == 4294967295.0);
     EXPECT_EQ(__hiloint2double(__double2hiint(-1.75e-30), __double2loint(-1.75e-30)), -1.75e-30);
     EXPECT_TRUE(__int_as_float(__float_as_int(1.5F)) == 1.5F && __uint_as_float(__float_as_uint(-2.5F)) == -2.5F);

@@ -307,6 +307,12 @@ struct numeric_limits<double> {
     __device__ static constexpr double infinity() noexcept { return __builtin_bit_cast(double, 0x7ff0000000000000); }
     __device__ static constexpr double quiet_NaN() noexcept { return __builtin_bit_cast(double, 0x7ff8000000000000); }
 };
+template<typename T>
+struct numeric_limits<const T> : numeric_limits<T> {};
+template<typename T>
+struct numeric_limits<volatile T> : numeric_limits<T> {};
+template<typename T>
+struct numeric_limits<const volatile T> : numeric_limits<T> {};
 
 }  // namespace std
 #endif
