@@ -13,13 +13,13 @@
 #include "driver/format.hpp"
 #include "driver/name_text.hpp"
 #include "help.hpp"
-#include "kmm/plan/rank_planner.hpp"
+#include "ranks/rank_planner.hpp"
 
 namespace kmm::tools {
 namespace of_ranks {
 namespace {
 
-using namespace kmm::plan;
+using namespace kmm::ranks;
 
 constexpr const char* usage = "usage: kmm plan axpy       y = a x + y\n"
                               "       kmm plan stencil    two arrays of rows, each task reads one row beside its own\n"

@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "kmm/plan/rank_planner.hpp"
+#include "ranks/rank_planner.hpp"
 #include "recorded_tasks.hpp"
 
 namespace {
 
 using namespace kmm::placeholders;
-using kmm::plan::AccessKind;
-using kmm::plan::AxisRule;
-using kmm::plan::Box;
+using kmm::ranks::AccessKind;
+using kmm::ranks::AxisRule;
+using kmm::ranks::Box;
 using kmm_test::Number;
 using kmm_test::TaskKind;
 using Order = std::map<Number, std::set<Number>>;  ///< tasks, and all that each comes after
@@ -40,8 +40,8 @@ Order recorded(const std::function<void(const kmm::RuntimeHandle&)>& program, Nu
 /// The same from the plans of ranks, put together.
 class Planned {
   public:
-    explicit Planned(Number first, kmm::plan::RankNumber num_ranks = 3) : offset_(first - 1) {
-        for (kmm::plan::RankNumber r = 0; r < num_ranks; ++r) ranks_.emplace_back(num_ranks, 2, r);
+    explicit Planned(Number first, kmm::ranks::RankNumber num_ranks = 3) : offset_(first - 1) {
+        for (kmm::ranks::RankNumber r = 0; r < num_ranks; ++r) ranks_.emplace_back(num_ranks, 2, r);
     }
     void add_array(std::vector<std::int64_t> extents) {
         Box box;
@@ -49,11 +49,11 @@ class Planned {
         for (auto& rank : ranks_) rank.add_array(extents.size(), box);
     }
     void submit(std::vector<std::int64_t> size, std::vector<std::int64_t> tile,
-                const std::vector<kmm::plan::RuleAccess>& accesses) {
+                const std::vector<kmm::ranks::RuleAccess>& accesses) {
         std::int64_t extents[3] = {1, 1, 1}, cut[3] = {1, 1, 1};
         std::copy(size.begin(), size.end(), extents);
         std::copy(tile.begin(), tile.end(), cut);
-        const auto domain = kmm::plan::DomainRule::cyclic(extents, cut, 1, 2 * ranks_.size());
+        const auto domain = kmm::ranks::DomainRule::cyclic(extents, cut, 1, 2 * ranks_.size());
         for (auto& rank : ranks_) {
             const auto plan = rank.submit({domain, accesses});
             ASSERT_TRUE(plan);
@@ -74,12 +74,12 @@ class Planned {
 
   private:
     Number offset_;
-    std::vector<kmm::plan::RankPlanner> ranks_;
+    std::vector<kmm::ranks::RankPlanner> ranks_;
     std::map<Number, std::set<Number>> before_;
 };
 
-kmm::plan::RuleAccess use(std::uint32_t array, AccessKind kind, std::vector<AxisRule> axes) {
-    kmm::plan::RuleAccess a;
+kmm::ranks::RuleAccess use(std::uint32_t array, AccessKind kind, std::vector<AxisRule> axes) {
+    kmm::ranks::RuleAccess a;
     a.array = array;
     a.kind = kind;
     std::copy(axes.begin(), axes.end(), a.axes.begin());

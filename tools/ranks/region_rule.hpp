@@ -11,10 +11,14 @@
 #include "kmm/graph/box.hpp"
 #include "kmm/plan/domain_rule.hpp"
 
-namespace kmm::plan {
+namespace kmm::ranks {
 
 using detail::Box;
 using detail::max_rank;
+using plan::domain_rank;
+using plan::DomainBox;
+using plan::DomainRule;
+using plan::Interval;
 
 /// The indices along one axis of an array that domain index i uses: floor((scale * i + offset + [0, length)) /
 /// divisor), of an axis of the domain; or the same interval for all. Numbers are small enough for results of 64 bits.
@@ -67,4 +71,4 @@ class RegionRule {
     std::array<AxisRule, max_rank> axes_;
 };
 
-}  // namespace kmm::plan
+}  // namespace kmm::ranks

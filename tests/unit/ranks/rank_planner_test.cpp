@@ -7,11 +7,11 @@
 #include <set>
 #include <vector>
 
-#include "kmm/plan/rank_planner.hpp"
+#include "ranks/rank_planner.hpp"
 
 namespace {
 
-using namespace kmm::plan;
+using namespace kmm::ranks;
 using Kind = RankEdge::Kind;
 
 Box box_of(const std::vector<Interval>& axes) {

@@ -1,8 +1,8 @@
-#include "kmm/plan/region_rule.hpp"
+#include "ranks/region_rule.hpp"
 
 #include <algorithm>
 
-namespace kmm::plan {
+namespace kmm::ranks {
 
 namespace {
 
@@ -104,4 +104,4 @@ DomainBox RegionRule::places_that_use(const DomainRule& domain, const Box& box) 
     return places;
 }
 
-}  // namespace kmm::plan
+}  // namespace kmm::ranks

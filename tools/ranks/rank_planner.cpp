@@ -1,9 +1,9 @@
-#include "kmm/plan/rank_planner.hpp"
+#include "ranks/rank_planner.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace kmm::plan {
+namespace kmm::ranks {
 
 namespace {
 
@@ -409,4 +409,4 @@ void RankPlanner::drop_unused() {
     most_before_sweep_ = 2 * num_kept_submits() + 64;
 }
 
-}  // namespace kmm::plan
+}  // namespace kmm::ranks

@@ -1,7 +1,7 @@
 // The plan of one submit as one of several ranks sees it, as a plain value: its tasks, what they come after, and which
 // content goes from rank to rank.
 //
-// Owns: RankPlan, its text, and its slices. Must not know: how it was made (plan/rank_planner.hpp), where bytes are.
+// Owns: RankPlan, its text, and its slices. Must not know: how it was made (rank_planner.hpp), where bytes are.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,13 @@
 #include "kmm/graph/task_number.hpp"
 #include "kmm/plan/domain_rule.hpp"
 
-namespace kmm::plan {
+namespace kmm::ranks {
 
 using detail::AccessKind;
 using detail::Box;
 using graph::TaskNumber;
+using plan::DomainBox;
+using plan::DomainRule;
 
 using RankNumber = std::uint32_t;
 /// Every rank: what a planner of all plans for.
@@ -91,4 +93,4 @@ bool operator==(const RankTransfer&, const RankTransfer&) noexcept;
 bool operator<(const RankTransfer&, const RankTransfer&) noexcept;
 bool operator==(const RankPlan&, const RankPlan&) noexcept;
 
-}  // namespace kmm::plan
+}  // namespace kmm::ranks

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "kmm/graph/box_tree.hpp"
-#include "kmm/plan/rank_plan.hpp"
-#include "kmm/plan/region_rule.hpp"
+#include "ranks/rank_plan.hpp"
+#include "ranks/region_rule.hpp"
 
-namespace kmm::plan {
+namespace kmm::ranks {
 
 /// One argument of a submit: which elements of an array each chunk of the domain uses.
 struct RuleAccess {
@@ -153,4 +153,4 @@ class RankPlanner {
     std::uint64_t num_looked_at_ = 0;
 };
 
-}  // namespace kmm::plan
+}  // namespace kmm::ranks

@@ -1,11 +1,11 @@
-#include "kmm/plan/rank_plan.hpp"
+#include "ranks/rank_plan.hpp"
 
 #include <algorithm>
 #include <tuple>
 
 #include "driver/format.hpp"
 
-namespace kmm::plan {
+namespace kmm::ranks {
 
 namespace {
 
@@ -118,4 +118,4 @@ std::string RankPlan::to_dot(const std::vector<std::string>& arrays,
     return text;
 }
 
-}  // namespace kmm::plan
+}  // namespace kmm::ranks
