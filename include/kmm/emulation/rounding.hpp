@@ -137,7 +137,7 @@ KMM_DETAIL_IN_DIRECTIONS_(KMM_DETAIL_TO_INTEGERS_)
     KMM_DETAIL_TO_NUMBER_IN_(name, rz, FE_TOWARDZERO, From, To) \
     KMM_DETAIL_TO_NUMBER_IN_(name, ru, FE_UPWARD, From, To)     \
     KMM_DETAIL_TO_NUMBER_IN_(name, rd, FE_DOWNWARD, From, To)
-/* Where there is no instruction for it, compilers convert an unsigned 0 by a difference, which is -0 when rounding down. */
+/* Without an instruction for it, compilers convert an unsigned 0 by a difference: -0 when rounding down. */
 #define KMM_DETAIL_TO_NUMBER_IN_(name, suffix, direction, From, To) \
     inline To name##_##suffix(From x) {                             \
         if (std::is_integral<From>::value && x == 0) return 0;      \

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kmm/memory/heap_fences.hpp"
+#include "kmm/memory/move_cost.hpp"
 #include "kmm/memory/places.hpp"
 
 namespace kmm::memory {
@@ -154,28 +155,22 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
     // A gather makes work that waits for its task: those that can run come first.
     if (task.fills_temporary) return std::max<std::size_t>(1, missing_bytes(task));
     const MemoryIndex m = task.memory;
-    std::size_t fetched = 0, saved = 0, used = 0;
+    MoveCost cost;
     for (const Access& a : task.accesses) {
         if (!needs_place(a) || a.gathers || a.is_piece) continue;
         const Chunk& c = *a.chunk;
-        used += c.size_bytes;
-        if (a.needs_content && needs_copy(c, m)) fetched += c.size_bytes;
         const bool is_dirty = !a.owes_nothing() && is_valid(c, m) && !is_clean(c, m);
-        if (a.writes_chunk && m.is_device() && !is_dirty) saved += c.size_bytes;
+        cost.add(c.size_bytes, a.needs_content && needs_copy(c, m), a.writes_chunk && m.is_device() && !is_dirty);
     }
     for (const graph::Across& across : task.across()) {
         if (holds_region(task, across)) continue;
         for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
             const Access& piece = task.accesses[across.first_piece + i];
-            const std::size_t bytes = task.boxes()[across.first_box + i].size_bytes();
-            used += bytes;
-            if (!piece.is_small_part && !holds_part(*piece.chunk, m, task.boxes()[across.first_box + i].box))
-                fetched += bytes;
+            const auto& part = task.boxes()[across.first_box + i];
+            cost.add(part.size_bytes(), !piece.is_small_part && !holds_part(*piece.chunk, m, part.box), false);
         }
     }
-    // Little beside what the task uses does not make it wait behind those that fetch nothing.
-    constexpr std::size_t little = 16;
-    return fetched <= used / little ? 0 : fetched + saved;
+    return cost.bytes();
 }
 
 std::size_t Residency::made_bytes(const Task& task) const noexcept {

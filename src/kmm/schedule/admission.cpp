@@ -104,7 +104,7 @@ std::size_t Admission::capacity_bytes() const noexcept {
 bool Admission::leaves_headroom(const Task& task, std::size_t made_bytes) {
     if (residency_.read_bytes(task) >= made_bytes) return true;
     const Memory& m = memories_[task.memory];
-    if (!m.held_back.empty() && m.held_back.begin()->first < task.place()) return false;
+    if (!m.held_back.empty() && m.held_back.begin()->place < task.place()) return false;
     // With a quarter instead of a little more than half the worst of random programs moves up to five times as many
     // bytes. Small content evicts next to nothing, and its task is often the last reader of something large.
     const std::size_t usable = residency_.usable_bytes(task.memory);
@@ -131,7 +131,7 @@ std::optional<Room> Admission::room_for(const Task& task) {
 
 void Admission::hold_back(Task& task, bool found_none) {
     Memory& m = memories_[task.memory];
-    m.held_back.insert({task.place(), &task});
+    m.held_back.insert(PlacedTask(task));
     m.found_none = m.found_none || found_none;
 }
 
@@ -139,8 +139,8 @@ Task* Admission::take_held_back(MemoryIndex memory) {
     Memory& m = memories_[memory];
     if (nothing_moves_) return take_in_turn(m);
     const auto first = m.held_back.begin();
-    if (first == m.held_back.end() || (m.found_none && !is_front(*first->second))) return nullptr;
-    Task* const task = first->second;
+    if (first == m.held_back.end() || (m.found_none && !is_front(*first->task))) return nullptr;
+    Task* const task = first->task;
     ++num_steps_;
     if (!task->has_failed() && !room_for(*task)) return nullptr;
     m.held_back.erase(first);
@@ -151,9 +151,9 @@ Task* Admission::take_in_turn(Memory& m) {
     while (m.tries_left != 0 && !m.held_back.empty()) {
         --m.tries_left;
         ++num_steps_;
-        auto at = m.held_back.lower_bound({m.try_from, nullptr});
+        auto at = m.held_back.lower_bound(PlacedTask(m.try_from));
         if (at == m.held_back.end()) at = m.held_back.begin();
-        Task* const task = at->second;
+        Task* const task = at->task;
         m.try_from = task->place() + 1;
         if (!task->has_failed() && !room_for(*task)) continue;
         m.held_back.erase(at);

@@ -24,6 +24,7 @@
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/residency.hpp"
 #include "kmm/schedule/ahead.hpp"
+#include "kmm/schedule/tasks_by_place.hpp"
 
 namespace kmm::schedule {
 
@@ -52,7 +53,7 @@ class Admission {
     /// once when that begins and at each later look.
     graph::Task* take_held_back(memory::MemoryIndex memory);
     bool is_held_back(const graph::Task& task) const noexcept {
-        return memories_[task.memory].held_back.count({task.place(), const_cast<graph::Task*>(&task)}) != 0;
+        return memories_[task.memory].held_back.count(PlacedTask(const_cast<graph::Task&>(task))) != 0;
     }
     bool any_held_back() const noexcept;
     /// The first place with a task that waits for its memory, if there is one.
@@ -91,7 +92,7 @@ class Admission {
 
   private:
     struct Memory {
-        graph::Set<std::pair<graph::TaskNumber, graph::Task*>> held_back;  ///< by place
+        TasksByPlace held_back;
         bool found_none = false;               ///< the first found no memory, and none was freed since
         graph::TaskNumber try_from = 0;        ///< with `nothing_moves`: the place to go on at, round and round
         std::size_t tries_left = 0;            ///< with `nothing_moves`: until the room changes

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kmm/memory/residency.hpp"
+#include "kmm/schedule/enabling.hpp"
 
 namespace kmm::schedule {
 
@@ -11,59 +12,62 @@ using graph::Task;
 
 namespace {
 
-constexpr std::size_t few_successors = 16;
+/// See enabling.hpp.
+class TaskGraph {
+  public:
+    using Node = const Task*;
+    using Nodes = graph::Vector<const Task*>;
 
-bool is_of(const Task& task, memory::MemoryIndex m) noexcept { return task.memory == m && Lookahead::looks_at(task); }
+    template<typename F> void each_successor(Node task, F&& f) const {
+        for (const graph::Predecessor& s : task->successors)
+            if (!f(s.after)) return;
+    }
+    bool is_counted(Node task, Node first) const noexcept {
+        return task->memory == first->memory && Lookahead::looks_at(*task);
+    }
+    std::uint32_t num_open(Node task) const noexcept { return task->unissued_predecessors; }
+    std::uint32_t num_edges_from(const Nodes& nodes, Node task) noexcept {
+        std::uint32_t found = 0;
+        for (const graph::Predecessor& p : task->predecessors) {
+            add_steps(nodes.size());
+            if (steps_ > enabling::most_steps) return 0;
+            found += std::any_of(nodes.begin(), nodes.end(), [&](Node t) { return t->number == p.number; });
+        }
+        return found;
+    }
+    bool gets_all_it_reads(Node task, const Nodes& nodes) noexcept {
+        return std::all_of(task->accesses.begin(), task->accesses.end(), [&](const Access& a) {
+            if (a.chunk == nullptr || !a.needs_content || a.gathers || a.is_small_part) return true;
+            return memory::Residency::is_here(*a.chunk, task->memory) || comes(*a.chunk, nodes);
+        });
+    }
+    bool may_step() noexcept { return ++steps_ <= enabling::most_steps; }
+    void add_steps(std::size_t count) noexcept { steps_ += count; }
+    std::uint64_t num_steps() const noexcept { return steps_; }
+
+  private:
+    /// Of a region that crosses chunks only the parts are fetched.
+    bool comes(const memory::Chunk& chunk, const Nodes& nodes) noexcept {
+        for (Node t : nodes)
+            for (const Access& a : t->accesses) {
+                if (!may_step()) return false;
+                if (a.chunk == &chunk && (a.writes_chunk || !a.is_piece)) return true;
+            }
+        return false;
+    }
+
+    std::uint64_t steps_ = 0;
+};
 
 }  // namespace
 
-bool Lookahead::enables(const Task& task) noexcept {
-    std::size_t looked_at = 0;
-    for (const graph::Predecessor& s : task.successors) {
-        if (s.after->unissued_predecessors == 1 && is_of(*s.after, task.memory)) return true;
-        if (++looked_at == few_successors) break;
-    }
-    return false;
-}
+bool Lookahead::enables(const Task& task) noexcept { return enabling::is_last_of_any(TaskGraph{}, &task); }
 
 std::size_t Lookahead::count_enabled(const Task& first, std::uint64_t* steps) {
-    issued_.clear();
-    issued_.push_back(&first);
-    steps_ = 0;
-    for (std::size_t i = 0; i < issued_.size(); ++i)
-        for (const graph::Predecessor& s : issued_[i]->successors) {
-            if (++steps_ > most_steps || issued_.size() > most_enabled) break;
-            if (is_of(*s.after, first.memory) && may_follow(*s.after)) issued_.push_back(s.after);
-        }
-    *steps += steps_;
-    return issued_.size() - 1;
-}
-
-/// Everything that it comes after is issued, and what it reads is there or comes with these.
-bool Lookahead::may_follow(const Task& task) noexcept {
-    if (task.unissued_predecessors > issued_.size()) return false;
-    steps_ += issued_.size();
-    if (std::find(issued_.begin(), issued_.end(), &task) != issued_.end()) return false;
-    std::uint32_t found = 0;
-    for (const graph::Predecessor& p : task.predecessors) {
-        if ((steps_ += issued_.size()) > most_steps) return false;
-        found += std::any_of(issued_.begin(), issued_.end(), [&](const Task* t) { return t->number == p.number; });
-    }
-    if (found < task.unissued_predecessors) return false;
-    return std::all_of(task.accesses.begin(), task.accesses.end(), [&](const Access& a) {
-        if (a.chunk == nullptr || !a.needs_content || a.gathers || a.is_small_part) return true;
-        return memory::Residency::is_here(*a.chunk, task.memory) || brings(*a.chunk);
-    });
-}
-
-/// Of a region that crosses chunks only the parts are fetched.
-bool Lookahead::brings(const memory::Chunk& chunk) noexcept {
-    for (const Task* t : issued_)
-        for (const Access& a : t->accesses) {
-            if (++steps_ > most_steps) return false;
-            if (a.chunk == &chunk && (a.writes_chunk || !a.is_piece)) return true;
-        }
-    return false;
+    TaskGraph tasks;
+    const std::size_t count = enabling::count(tasks, &first, counted_);
+    *steps += tasks.num_steps();
+    return count;
 }
 
 }  // namespace kmm::schedule

@@ -246,7 +246,7 @@ bool Scheduler::ask_for_bounce(std::size_t bytes) {
 bool Scheduler::try_front() {
     for (Queue& q : queues_) {
         if (q.by_age.empty()) continue;
-        Task& first = *q.by_age.begin()->second;
+        Task& first = *q.by_age.begin()->task;
         if (!admission_.is_front(first)) continue;
         leave_fetch(first);
         try_issue(first);

@@ -77,12 +77,30 @@ constexpr bool plans(OrderPolicy policy, std::size_t moved_bytes, std::size_t li
     return policy == OrderPolicy::fewest_bytes_a_task && moved_bytes >= std::min(worth_bytes, limit_bytes / 16);
 }
 
-/// The most is best.
-constexpr double tasks_for_bytes(std::size_t num_tasks, std::size_t bytes) noexcept {
-    return static_cast<double>(num_tasks) / static_cast<double>(bytes);
+/// Whether to find room for this in a memory evicts more than next to nothing.
+constexpr bool needs_room(std::size_t missing_bytes, std::size_t limit_bytes) noexcept {
+    constexpr std::size_t small_share = 256;
+    return missing_bytes > limit_bytes / small_share;
 }
 
-/// By more than what regions at the edge of an array differ in.
-constexpr bool is_better(double worth, double than) noexcept { return worth > 1.001 * than; }
+/// The best of the candidates so far: the one with the most tasks for each byte; of equals the one that was used last.
+class BestWorth {
+  public:
+    /// Whether this one is better. `enabled`: tasks that become possible with it.
+    constexpr bool takes(std::size_t enabled, std::size_t moved_bytes, std::uint64_t last_use = 0) noexcept {
+        const double worth = static_cast<double>(1 + enabled) / static_cast<double>(moved_bytes);
+        if (!is_more(worth, worth_) && (is_more(worth_, worth) || last_use <= last_use_)) return false;
+        worth_ = worth;
+        last_use_ = last_use;
+        return true;
+    }
+
+  private:
+    /// By more than what regions at the edge of an array differ in.
+    static constexpr bool is_more(double worth, double than) noexcept { return worth > 1.001 * than; }
+
+    double worth_ = 0;
+    std::uint64_t last_use_ = 0;
+};
 
 }  // namespace kmm::schedule

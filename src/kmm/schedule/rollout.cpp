@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "kmm/schedule/lookahead.hpp"
+#include "kmm/memory/move_cost.hpp"
+#include "kmm/schedule/enabling.hpp"
 
 namespace kmm::schedule {
 
@@ -239,20 +240,17 @@ bool Rollout::misses_nothing(const Task& task) const noexcept {
 
 /// As memory::Residency::missing_bytes and moved_bytes.
 ReadyTask Rollout::weigh(Index index) const noexcept {
-    constexpr std::size_t little = 16;
-    constexpr std::size_t small_share = 256;
     const Task& task = tasks_[index];
     ReadyTask known;
-    std::size_t fetched = 0, saved = 0, used = 0;
+    memory::MoveCost cost;
     for (const Access& a : task.used()) {
         const ChunkState& state = chunk_states_[a.chunk];
-        used += state.bytes;
         if (!state.is_here) known.missing_bytes += state.bytes;
-        if (a.needs_content && !state.is_here) fetched += state.bytes;
-        if (a.writes && !(a.needs_content && state.is_here && state.is_dirty)) saved += state.bytes;
+        cost.add(state.bytes, a.needs_content && !state.is_here,
+                 a.writes && !(a.needs_content && state.is_here && state.is_dirty));
     }
-    known.moved_bytes = fetched <= used / little ? 0 : fetched + saved;
-    known.needs_room = known.missing_bytes > limit_bytes_ / small_share;
+    known.moved_bytes = cost.bytes();
+    known.needs_room = needs_room(known.missing_bytes, limit_bytes_);
     known.makes = task.makes;
     known.ready_at = task_states_[index].ready_at;
     known.place = task.place;
@@ -260,45 +258,46 @@ ReadyTask Rollout::weigh(Index index) const noexcept {
     return known;
 }
 
-bool Rollout::enables(Index task) const noexcept {
-    const auto next = successors(task);
-    return std::any_of(next.begin(), next.end(), [this](Index s) { return task_states_[s].open_predecessors == 1; });
-}
+/// See enabling.hpp. All tasks of a plan are counted: they run in its memory.
+class Rollout::TaskGraph {
+  public:
+    using Node = Index;
+    explicit TaskGraph(Rollout& rollout) noexcept
+        : rollout_(rollout), last_step_(rollout.num_steps_ + enabling::most_steps) {}
 
-/// As Lookahead::count_enabled.
-std::size_t Rollout::count_enabled(Index first) {
-    const std::uint64_t most = num_steps_ + Lookahead::most_steps;
-    enabled_.assign(1, first);
-    for (std::size_t i = 0; i < enabled_.size(); ++i)
-        for (const Index s : successors(enabled_[i])) {
-            if (++num_steps_ > most || enabled_.size() > Lookahead::most_enabled) return enabled_.size() - 1;
-            if (may_follow(s)) enabled_.push_back(s);
-        }
-    return enabled_.size() - 1;
-}
-
-bool Rollout::may_follow(Index task) {
-    if (task_states_[task].open_predecessors > enabled_.size()) return false;
-    num_steps_ += enabled_.size();
-    if (std::find(enabled_.begin(), enabled_.end(), task) != enabled_.end()) return false;
-    std::uint32_t found = 0;
-    for (const Index before : enabled_) {
-        const auto next = successors(before);
-        num_steps_ += next.size();
-        found += static_cast<std::uint32_t>(std::count(next.begin(), next.end(), task));
+    template<typename F> void each_successor(Index task, F&& f) const {
+        for (const Index s : rollout_.successors(task))
+            if (!f(s)) return;
     }
-    if (found < task_states_[task].open_predecessors) return false;
-    const auto comes = [this](const Access& a) {
-        if (!a.needs_content || chunk_states_[a.chunk].is_here) return true;
-        ++num_steps_;
-        return std::any_of(enabled_.begin(), enabled_.end(), [&](Index t) {
-            const auto used = tasks_[t].used();
-            return std::any_of(used.begin(), used.end(), [&](const Access& b) { return b.chunk == a.chunk; });
+    bool is_counted(Index, Index) const noexcept { return true; }
+    std::uint32_t num_open(Index task) const noexcept { return rollout_.task_states_[task].open_predecessors; }
+    std::uint32_t num_edges_from(const std::vector<Index>& tasks, Index task) noexcept {
+        std::uint32_t found = 0;
+        for (const Index before : tasks) {
+            const auto next = rollout_.successors(before);
+            add_steps(next.size());
+            found += static_cast<std::uint32_t>(std::count(next.begin(), next.end(), task));
+        }
+        return found;
+    }
+    bool gets_all_it_reads(Index task, const std::vector<Index>& tasks) noexcept {
+        const auto reads = rollout_.tasks_[task].used();
+        return std::all_of(reads.begin(), reads.end(), [&](const Access& a) {
+            if (!a.needs_content || rollout_.chunk_states_[a.chunk].is_here) return true;
+            add_steps(1);
+            return std::any_of(tasks.begin(), tasks.end(), [&](Index t) {
+                const auto used = rollout_.tasks_[t].used();
+                return std::any_of(used.begin(), used.end(), [&](const Access& b) { return b.chunk == a.chunk; });
+            });
         });
-    };
-    const auto used = tasks_[task].used();
-    return std::all_of(used.begin(), used.end(), comes);
-}
+    }
+    bool may_step() noexcept { return ++rollout_.num_steps_ <= last_step_; }
+    void add_steps(std::size_t count) noexcept { rollout_.num_steps_ += count; }
+
+  private:
+    Rollout& rollout_;
+    const std::uint64_t last_step_;
+};
 
 Rollout::Index Rollout::choose(Rule rule) {
     Index first = none;
@@ -325,7 +324,7 @@ Rollout::Index Rollout::choose_fewest_bytes() {
     for (ReadyTask& t : weighed_) {
         if (t.moved_bytes > 2 * least) continue;
         const auto index = static_cast<Index>(t.number);
-        t.enables = enables(index);
+        t.enables = enabling::is_last_of_any(TaskGraph(*this), index);
         candidates_.push_back({key_of(policy, t), index});
     }
     const std::size_t count = std::min(num_candidates, candidates_.size());
@@ -333,12 +332,10 @@ Rollout::Index Rollout::choose_fewest_bytes() {
     std::partial_sort(candidates_.begin(), end, candidates_.end());
     Index best = candidates_.front().task;
     if (!looks_ahead(policy, least, limit_bytes_)) return best;
-    double best_worth = 0;
+    BestWorth worth;
     for (auto at = candidates_.begin(); at != end; ++at) {
-        const double worth = tasks_for_bytes(1 + count_enabled(at->task), at->key.first);
-        if (!is_better(worth, best_worth)) continue;
-        best = at->task;
-        best_worth = worth;
+        TaskGraph tasks(*this);
+        if (worth.takes(enabling::count(tasks, at->task, enabled_), at->key.first)) best = at->task;
     }
     return best;
 }

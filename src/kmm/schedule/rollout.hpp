@@ -94,6 +94,7 @@ class Rollout {
     std::uint64_t num_steps() const noexcept { return num_steps_; }
 
   private:
+    class TaskGraph;
     enum class Leaves : std::uint8_t { farthest_as_submitted, least_recently_used, farthest_in_order };
     struct ChunkState {
         std::size_t bytes = 0;
@@ -130,9 +131,6 @@ class Rollout {
     bool misses_nothing(const Task& task) const noexcept;
     ReadyTask weigh(Index task) const noexcept;
     std::span<const Index> successors(Index task) const noexcept;
-    bool enables(Index task) const noexcept;
-    std::size_t count_enabled(Index first);
-    bool may_follow(Index task);
     Index choose(Rule rule);
     Index choose_fewest_bytes();
     Index choose_by_affinity();

@@ -78,7 +78,7 @@ void Scheduler::enqueue(Task& task) {
     Queue& q = queues_[task.memory];
     task.missing_bytes = residency_.missing_bytes(task);
     if (options_.debug) {  // which one is next does not depend on what it misses
-        if (graph::is_helper(task.number)) ready_helpers_.insert({task.place(), &task});
+        if (graph::is_helper(task.number)) ready_helpers_.insert(PlacedTask(task));
         return;
     }
     if (task.missing_bytes == 0 && takes_what_is_there(options_.order)) {
@@ -100,7 +100,7 @@ void Scheduler::enqueue(Task& task) {
     }
     weigh(task);
     q.fetch.insert({key_of(task), &task, uses});
-    q.by_age.insert({task.place(), &task});
+    q.by_age.insert(PlacedTask(task));
 }
 
 void Scheduler::weigh(Task& task) {
@@ -131,7 +131,7 @@ void Scheduler::leave_fetch(Task& task) {
         use = next;
     }
     q.fetch.erase(entry);
-    q.by_age.erase({task.place(), &task});
+    q.by_age.erase(PlacedTask(task));
     task.in_fetch_queue = false;
 }
 
@@ -198,19 +198,14 @@ bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
 graph::Task* Scheduler::best_to_fetch(Queue& q) {
     Task* best = q.fetch.begin()->task;
     const std::size_t most_bytes = 2 * best->moved_bytes;
-    double best_worth = 0;
-    std::uint64_t best_use = 0;
+    BestWorth worth;
     std::size_t count = 0;
     for (auto at = q.fetch.begin(); at != q.fetch.end() && count < num_candidates; ++at, ++count) {
         Task& task = *at->task;
         if (task.moved_bytes > most_bytes) break;
         const std::size_t enabled = lookahead_.count_enabled(task, &num_steps_);
-        const double worth = tasks_for_bytes(1 + enabled, task.moved_bytes);
         const std::uint64_t use = enabled != 0 && !task.across().empty() ? residency_.last_use(task) : 0;
-        if (!is_better(worth, best_worth) && (is_better(best_worth, worth) || use <= best_use)) continue;
-        best = &task;
-        best_worth = worth;
-        best_use = use;
+        if (worth.takes(enabled, task.moved_bytes, use)) best = &task;
     }
     return best;
 }
@@ -229,7 +224,7 @@ Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     } else if (q.plan_is_over()) {
         drop_plan(q);
     }
-    Task& oldest = *q.by_age.begin()->second;
+    Task& oldest = *q.by_age.begin()->task;
     q.oldest = oldest.number;
     q.last_when_queued = oldest.last_when_queued;
     return q.passed_over_bytes > patience_turnovers * residency_.limit(m) ? oldest : *best;
@@ -277,8 +272,8 @@ void Scheduler::dispatch_in_order() {
     for (const Queue& q : queues_)
         if (q.in_flight != 0) return;
     const TaskNumber next = table_.settled_up_to() + 1;
-    if (const auto helper = ready_helpers_.begin(); helper != ready_helpers_.end() && helper->first <= next) {
-        Task& first = *helper->second;
+    if (const auto helper = ready_helpers_.begin(); helper != ready_helpers_.end() && helper->place <= next) {
+        Task& first = *helper->task;
         ready_helpers_.erase(helper);
         return try_issue(first);
     }

@@ -166,8 +166,8 @@ class Scheduler final : private memory::Requests {
     struct Queue {                     ///< ready tasks of one memory
         graph::Deque<Task*> resident;  ///< nothing is missing
         graph::Set<FetchEntry> fetch;
-        graph::Set<std::pair<TaskNumber, Task*>> by_age;  ///< of `fetch`, by place in the order
-        graph::TaskList blocked;                          ///< had no memory; tried again when some may have become free
+        TasksByPlace by_age;      ///< of `fetch`
+        graph::TaskList blocked;  ///< had no memory; tried again when some may have become free
         /// Lack memory that others in the process may hold. They block no other task, and are retried with those of
         /// `blocked`.
         graph::TaskList lacking;
@@ -228,10 +228,9 @@ class Scheduler final : private memory::Requests {
     void leave_fetch(Task& task);
     void weigh(Task& task);
     OrderKey key_of(const Task& task) const noexcept {
-        constexpr std::size_t small_share = 256;
-        const bool needs_room = task.missing_bytes > residency_.limit(task.memory) / small_share;
-        return schedule::key_of(options_.order, {task.missing_bytes, task.moved_bytes, needs_room, task.makes,
-                                                 task.enables, task.ready_at, task.place(), task.number});
+        return schedule::key_of(options_.order, {task.missing_bytes, task.moved_bytes,
+                                                 needs_room(task.missing_bytes, residency_.limit(task.memory)),
+                                                 task.makes, task.enables, task.ready_at, task.place(), task.number});
     }
     void notice_last_predecessor(const Task& next);
     Task& choose_to_fetch(Queue& queue, MemoryIndex memory);
@@ -321,7 +320,7 @@ class Scheduler final : private memory::Requests {
     graph::Vector<BoxMove> moves_;            ///< likewise
     graph::Vector<TaskNumber> needed_tasks_;  ///< likewise
     /// Debug mode: helpers that are ready, by the place in the order that they stand at.
-    graph::Set<std::pair<TaskNumber, Task*>> ready_helpers_;
+    TasksByPlace ready_helpers_;
     graph::Deque<Task*> barriers_;
     graph::TaskList finished_;  ///< settled; recycled at the end of `dispatch`, when no call holds a pointer
     memory::ReadyUsePool ready_uses_;

@@ -1,8 +1,10 @@
 // Which ready task comes next, and how many become possible with one.
 #include "stage.hpp"
 
+#include "kmm/schedule/enabling.hpp"
 #include "kmm/schedule/lookahead.hpp"
 #include "kmm/schedule/order_policy.hpp"
+#include "kmm/schedule/tasks_by_place.hpp"
 
 namespace {
 
@@ -43,6 +45,22 @@ TEST(OrderPolicy, takes_what_moves_least_then_what_others_wait_for_then_what_was
     EXPECT_FALSE(kmm::schedule::takes_what_is_there(OrderPolicy::as_submitted));
 }
 
+TEST(OrderPolicy, of_tasks_of_one_place_the_lowest_number_comes_first_wherever_their_records_lie) {
+    kmm::graph::Task tasks[3];
+    for (std::size_t i = 0; i < 3; i++) {
+        tasks[i].number = 9 - i;
+        tasks[i].comes_before = 4;
+    }
+    kmm::graph::Task later;
+    later.number = 5;
+    kmm::schedule::TasksByPlace all;
+    for (kmm::graph::Task* t : {&later, &tasks[0], &tasks[2], &tasks[1]}) all.insert(kmm::schedule::PlacedTask(*t));
+    std::vector<TaskNumber> numbers;
+    for (const auto& placed : all) numbers.push_back(placed.number);
+    EXPECT_EQ(numbers, (std::vector<TaskNumber>{7, 8, 9, 5}));
+    EXPECT_EQ(all.lower_bound(kmm::schedule::PlacedTask(TaskNumber{4}))->task, &tasks[2]);
+}
+
 class LookaheadTest : public ::testing::Test {
   protected:
     /// No memory comes before `finish`, so that nothing is issued.
@@ -50,7 +68,7 @@ class LookaheadTest : public ::testing::Test {
     std::size_t enabled(const Task& t) {
         std::uint64_t steps = 0;
         const std::size_t count = lookahead_.count_enabled(t, &steps);
-        EXPECT_LE(steps, 2 * Lookahead::most_steps);
+        EXPECT_LE(steps, 2 * kmm::schedule::enabling::most_steps);
         return count;
     }
     Stage stage_;
@@ -92,7 +110,7 @@ TEST_F(LookaheadTest, looks_at_no_more_with_twice_as_many_successors) {
     Task& second = stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[0], true}}, {first.number});
     for (int i = 0; i < 4000; i++)
         stage_.submit(TaskKind::kernel, gpu, {{&x.chunks[0]}}, {first.number, second.number});
-    EXPECT_EQ(enabled(first), Lookahead::most_enabled);
+    EXPECT_EQ(enabled(first), kmm::schedule::enabling::most_counted);
 }
 
 TEST(Scheduler, serves_a_task_that_later_ones_pass_over_before_the_memory_has_turned_over_many_times) {
