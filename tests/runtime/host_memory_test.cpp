@@ -1,6 +1,10 @@
 // A host without memory: whichever allocation fails, on whichever thread, a submit throws or a task fails, results are
 // right or clearly missing, and the runtime goes on.
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
 
 #include "failing_new.hpp"
 
@@ -147,6 +151,51 @@ TEST(HostMemory, whichever_large_allocation_of_a_submit_fails_it_throws_or_is_wh
         EXPECT_EQ(run.load(), threw ? 0 : most);
         if (large_failed == 0 || HasFailure()) return;
     }
+}
+
+TEST(HostMemory, a_record_counts_what_it_had_no_memory_for) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    const std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("kmm_lossy_record_" + std::to_string(::getpid()) + ".txt");
+    int num_lossy = 0;
+    for (long at = 0;; at++) {
+        ASSERT_LT(at, 1000);
+        SCOPED_TRACE("allocation " + std::to_string(at));
+        int submitted = 1;
+        {
+            RuntimeConfig config = tight_config();
+            config.record = path.string();
+            const RuntimeHandle rt = kmm::make_runtime(config);
+            const auto launch = GPUKernel(add_one, dim3(1)).grid(dim3(1));
+            auto x = rt.array<std::int64_t>(Dim<1>(n), Dim<1>(n));
+            x.fill(1);
+            fail_after(at, 1);
+            try {
+                rt.submit(device(0), launch, kmm::Range<std::int64_t>(0, n), write(x[_]));
+                ++submitted;
+            } catch (const std::bad_alloc&) {}
+            fail_no_more();
+            rt.submit(device(0), launch, kmm::Range<std::int64_t>(0, n), write(x[_]));
+            try {
+                rt.synchronize();
+            } catch (const kmm::TaskError&) {
+                // A task may have had no memory when it began.
+            }
+        }
+        std::ifstream file(path);
+        int kernels = 0, arrays = 0;
+        std::string line, last;
+        for (; std::getline(file, line); last = line) {
+            kernels += line.rfind("kernel ", 0) == 0;
+            arrays += line.rfind("array ", 0) == 0;
+        }
+        const bool is_whole = kernels == submitted && arrays == 1;
+        num_lossy += !is_whole;
+        EXPECT_TRUE(is_whole || (last.rfind("end lost=", 0) == 0 && last != "end lost=0")) << kernels << " " << last;
+        if (failed_so_far == 0 || HasFailure()) break;
+    }
+    EXPECT_GT(num_lossy, 0) << "records need memory";
+    std::filesystem::remove(path);
 }
 
 /// In a process of its own: no driver was ever asked for by its name.

@@ -82,6 +82,7 @@ class Player final : private schedule::Outbox, private trace::Sink {
     void named(trace::Number, const std::string&) noexcept override {}
     void submitted(trace::Task&&) noexcept override {}
     void note(const trace::Event& event, const graph::FenceSet* fences) noexcept override;
+    void lost(std::uint64_t) noexcept override {}
 
     const Program& program_;
     Devices& devices_;

@@ -122,16 +122,21 @@ void Listeners::tell_submitted(const graph::TaskList& ahead, const graph::TaskLi
                                std::int64_t begin_ns) noexcept {
     trace::Sink* const sink = emitter_.sink();
     if (sink == nullptr) return;
+    std::uint64_t num_untold = ahead.size() + tasks.size() + helpers.size();
+    const auto tell = [&](const graph::Task* t, const plan::Request* of_task) {
+        sink->submitted(told_of(*t, of_task));
+        --num_untold;
+    };
     try {
-        for (const graph::Task* t : ahead) sink->submitted(told_of(*t, nullptr));
+        for (const graph::Task* t : ahead) tell(t, nullptr);
         for (const graph::Task* t : tasks) {
-            sink->submitted(told_of(*t, requests));
+            tell(t, requests);
             if (requests == nullptr) continue;
             std::size_t count = t->accesses.size();
             for (const graph::Across& across : t->across()) count -= across.num_pieces;
             requests += count;
         }
-        for (const graph::Task* t : helpers) sink->submitted(told_of(*t, nullptr));
+        for (const graph::Task* t : helpers) tell(t, nullptr);
         const auto is_join = [](const graph::Task* t) { return t->kind == graph::TaskKind::join; };
         const auto num_joins = std::count_if(tasks.begin(), tasks.end(), is_join);
         if (begin_ns != 0)
@@ -141,7 +146,7 @@ void Listeners::tell_submitted(const graph::TaskList& ahead, const graph::TaskLi
                         .begin_ns = begin_ns,
                         .end_ns = trace::clock_ns()});
     } catch (const std::bad_alloc&) {
-        // They are called by their numbers.
+        sink->lost(num_untold);  // they are called by their numbers
     }
 }
 
@@ -162,7 +167,7 @@ void Listeners::tell_bound(const memory::Array& data, const Box& box, bool is_na
         told.num_pieces = data.num_pieces;
         sink->bound(told);
     } catch (const std::bad_alloc&) {
-        // It is called by its number.
+        sink->lost(1);  // it is called by its number
     }
 }
 

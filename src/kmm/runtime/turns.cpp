@@ -58,7 +58,8 @@ SchedulerTurns::SchedulerTurns(const Platform& platform, TaskBooks& books, Failu
       outgoing_(platform, books, words, shortages, engine),
       scheduler_(std::make_unique<schedule::Scheduler>(outgoing_, books.table(), options_for(platform, emitter),
                                                        platform.limits_bytes())),
-      giving_up_(books, engine) {
+      giving_up_(books, engine),
+      look_times_(watchdog_interval(platform.config()), LookTimes::Clock::now()) {
     outgoing_.connect(*scheduler_);
 }
 
@@ -81,27 +82,26 @@ void SchedulerTurns::end() noexcept {
 }
 
 void SchedulerTurns::run() {
-    using clock = std::chrono::steady_clock;
     const std::chrono::milliseconds interval = watchdog_interval(platform_.config());
-    clock::time_point next = clock::now() + interval;
     while (!stop_.load()) {
         help();
         sleeper_.wait([this] { return (!message_queue_.empty() && !baton_.is_taken()) || stop_.load(); }, interval,
                       looks_before_turn);
-        if (const clock::time_point now = clock::now(); now >= next) {
-            next = now + interval;
-            if (books_.unfinished().count() != 0) post_interval_passed();
-        }
+        if (const auto now = LookTimes::Clock::now(); look_times_.is_due(now) && !post_interval_passed())
+            look_times_.taken(now);
     }
 }
 
-void SchedulerTurns::post_interval_passed() noexcept {
+/// False: no task is unfinished, or there is no memory for the message.
+bool SchedulerTurns::post_interval_passed() noexcept {
+    if (books_.unfinished().count() == 0) return false;
     Message m;
     m.what = Message::What::interval_passed;
     try {
         message_queue_.push(std::move(m));
+        return true;
     } catch (const std::bad_alloc&) {
-        // It is said again after the next interval.
+        return false;
     }
 }
 
@@ -247,7 +247,10 @@ void SchedulerTurns::handle(Message& m) {
         scheduler_->grown(m.to, m.address, m.bytes, m.sealed);
         break;
     case Message::What::awaited: scheduler_->awaited(m.to, m.address, m.bytes, m.sealed); break;
-    case Message::What::interval_passed: scheduler_->interval_passed(); break;
+    case Message::What::interval_passed:
+        scheduler_->interval_passed();
+        look_times_.taken(LookTimes::Clock::now());
+        break;
     case Message::What::bounce_came: scheduler_->bounce_came(m.address, m.bytes); break;
     case Message::What::measured: scheduler_->measured(m.kernel_times, m.duration_ns); break;
     case Message::What::given_again: scheduler_->given_again(m.to, m.address, m.bytes, m.sealed); break;

@@ -15,6 +15,7 @@
 #include "kmm/engine/mailbox.hpp"
 #include "kmm/engine/sleeper.hpp"
 #include "kmm/runtime/giving_up.hpp"
+#include "kmm/runtime/look_times.hpp"
 #include "kmm/runtime/outgoing.hpp"
 #include "kmm/schedule/scheduler.hpp"
 #include "kmm/trace/events.hpp"
@@ -76,7 +77,7 @@ class SchedulerTurns final : public engine::Mailbox {
     struct Release;
 
     void run();
-    void post_interval_passed() noexcept;
+    bool post_interval_passed() noexcept;
     bool take_turn() noexcept;
     void turn() KMM_REQUIRES(baton_);
     /// `turn`, after which the books are whole or given up.
@@ -111,6 +112,7 @@ class SchedulerTurns final : public engine::Mailbox {
     bool ends_ KMM_GUARDED_BY(baton_) = false;
 
     engine::Sleeper sleeper_;
+    LookTimes look_times_;
     std::atomic<bool> stop_{false};
     std::thread thread_;
 };

@@ -121,6 +121,11 @@ void Collector::append(Fill&& fill) noexcept {
     }
 }
 
+void Collector::lost(std::uint64_t count) noexcept {
+    const locks::Guard guard(filling_lock_);
+    lost_ += count;
+}
+
 void Collector::bound(const Array& array) noexcept {
     append([&](Batch& batch, Entry& entry) {
         entry.kind = Kind::array;

@@ -55,6 +55,7 @@ class Collector final : public Sink {
     void named(Number array, const std::string& name) noexcept override;
     void submitted(Task&& task) noexcept override;
     void note(const Event& event, const FenceSet* fences) noexcept override;
+    void lost(std::uint64_t count) noexcept override;
 
   private:
     enum class Kind : std::uint8_t { event, task, array, name };

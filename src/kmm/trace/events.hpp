@@ -148,6 +148,8 @@ class Sink {
     virtual void named(Number array, const std::string& name) noexcept = 0;
     virtual void submitted(Task&& task) noexcept = 0;
     virtual void note(const Event& event, const FenceSet* fences = nullptr) noexcept = 0;
+    /// `count` calls of the above were left out: the host had no memory to make what they tell.
+    virtual void lost(std::uint64_t count) noexcept = 0;
 
   protected:
     ~Sink() = default;
