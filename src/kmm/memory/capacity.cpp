@@ -278,6 +278,7 @@ bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
     space.growing = true;
     space.exchanging = true;
     space.exchanged_of_bytes = space.counters.capacity_bytes;
+    space.exchanged_at = ++tick_;
     return true;
 }
 

@@ -58,6 +58,7 @@ struct Space {
     graph::Vector<Unfreed> unfreed;
     graph::Vector<Unadded> unadded;
     std::size_t exchanged_of_bytes = 0;         ///< capacity when the last exchange was asked for
+    std::uint64_t exchanged_at = 0;             ///< the tick then
     std::uint64_t num_pinned = 0;               ///< of `replicas`
     std::size_t pinned_bytes = 0;               ///< that these take
     std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed

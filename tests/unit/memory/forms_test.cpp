@@ -184,6 +184,29 @@ TEST_F(FormsTest, room_for_neighbours_is_left_only_where_the_task_itself_has_eno
     EXPECT_TRUE(script_.exchanges.empty()) << "new memory in one piece would be cut in the same way, again and again";
 }
 
+TEST_F(FormsTest, a_place_that_a_task_takes_and_loses_at_each_try_is_no_reason_for_another_exchange) {
+    start({256, 6 * unit, 64 * unit});  // the host has no room for anything
+    script_.can_exchange = true;
+    residency_->given_again(gpu, base_[gpu], 4 * unit, false);
+    residency_->given_again(gpu_1, base_[gpu_1], 8 * unit, false);
+    for (int i = 0; i < 2; i++) residency_->grown(gpu, 0, 0);
+    auto a = make_stack(2), stays = make_array(1, unit + unit / 2), large = make_array(1, 2 * unit + unit / 2);
+    a->neighbours[gpu].chunks = {0, 1};
+    overwrite_on(gpu, stays->chunks[0]);
+    overwrite_on(gpu, a->chunks[0]);  // with room for the other one beside it
+    overwrite_on(gpu_1, a->chunks[1]);
+    // Side by side the chunks and the large one are more than there is. A gather is not, but nothing can leave.
+    Task& t = read_across(gpu, *a, unit - 10, 2 * unit);
+    add_overwrite(t, large->chunks[0]);
+    Placement placement = Placement::wait_growth;
+    for (int tries = 0; tries < 20 && placement == Placement::wait_growth; tries++) {
+        placement = residency_->place(t);
+        if (placement == Placement::wait_growth) residency_->grown(gpu, 0, 0);
+    }
+    EXPECT_NE(placement, Placement::wait_growth);
+    EXPECT_EQ(script_.exchanges.size(), 1u);
+}
+
 TEST_F(FormsTest, neighbours_that_nobody_has_used_are_nowhere_and_get_room_all_the_same) {
     start({64 * unit, 64 * unit});
     residency_->given_again(gpu, base_[gpu], 64 * unit, false);
