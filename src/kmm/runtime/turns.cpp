@@ -28,9 +28,10 @@ constexpr std::size_t prefetched_list_bytes = 128;
 
 /// Of `RuntimeConfig::watchdog`; of one that is off the default.
 std::chrono::milliseconds watchdog_interval(const RuntimeConfig& config) noexcept {
-    constexpr double shortest = 0.001, longest = 86400;  // seconds; clocks cannot add the largest duration
-    const double seconds = config.watchdog > 0 ? config.watchdog : RuntimeConfig{}.watchdog;
-    return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * std::clamp(seconds, shortest, longest)));
+    constexpr double shortest = 0.001;  // seconds
+    const double longest = RuntimeConfig{}.watchdog;
+    const double seconds = config.watchdog > 0 ? std::clamp(config.watchdog, shortest, longest) : longest;
+    return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds));
 }
 
 schedule::SchedulerOptions options_for(const Platform& platform, const trace::Emitter& emitter) {

@@ -12,10 +12,13 @@ using memory::Room;
 
 namespace {
 
-/// Whether chunks stay where they are until the task is done; what kernels use may leave in stream order.
-bool pins(const Task& task) noexcept {
-    return (task.kind == graph::TaskKind::device_function || task.kind == graph::TaskKind::host) &&
-           !task.accesses.empty();
+/// Whether the task keeps chunks where they are until it is done, so that the front may find no room in its memory.
+/// What kernels use may leave in stream order.
+bool pins_beside(const Task& front, const Task& task) noexcept {
+    if (task.accesses.empty()) return false;
+    // What must leave a device goes to the host.
+    return task.kind == graph::TaskKind::host ||
+           (task.kind == graph::TaskKind::device_function && task.memory == front.memory);
 }
 
 constexpr bool is_little(std::size_t bytes, std::size_t of_bytes) noexcept { return bytes <= of_bytes / 256; }
@@ -71,7 +74,7 @@ void Admission::close_for(Task& front) noexcept {
 }
 
 void Admission::placed(Task& task) {
-    if (closed_for() != nullptr && pins(task)) ++num_passed_;
+    if (const Task* const front = closed_for(); front != nullptr && pins_beside(*front, task)) ++num_passed_;
     if (is_front(task) || !task.is_unplaced) return leave(task, 0);
     const std::size_t made_bytes = residency_.made_bytes(task);
     if (made_bytes != 0)
@@ -124,19 +127,28 @@ std::optional<Room> Admission::room_for(const Task& task) {
         if (!may_make) return std::nullopt;
         return is_urgent ? Room::in_a_hurry : Room::idle;
     }
-    if (closed_for() != nullptr && (residency_.missing_bytes(task) != 0 || (pins(task) && num_passed_ >= most_passing)))
-        return std::nullopt;
-    return Room::as_usual;
+    const Task* const front = closed_for();
+    const bool must_wait = front != nullptr && (residency_.missing_bytes(task) != 0 ||
+                                                (num_passed_ >= most_passing && pins_beside(*front, task)));
+    return must_wait ? std::nullopt : std::optional(Room::as_usual);
 }
 
 void Admission::hold_back(Task& task, bool found_none) {
     Memory& m = memories_[task.memory];
-    m.held_back.insert(PlacedTask(task));
+    (residency_.made_bytes(task) != 0 ? m.held_back : m.behind_front).insert(PlacedTask(task));
     m.found_none = m.found_none || found_none;
 }
 
 Task* Admission::take_held_back(MemoryIndex memory) {
     Memory& m = memories_[memory];
+    if (const auto next = m.behind_front.begin(); next != m.behind_front.end()) {
+        Task* const task = next->task;
+        ++num_steps_;
+        if (closed_for() == nullptr || is_front(*task) || task->has_failed()) {
+            m.behind_front.erase(next);
+            return task;
+        }
+    }
     if (nothing_moves_) return take_in_turn(m);
     const auto first = m.held_back.begin();
     if (first == m.held_back.end() || (m.found_none && !is_front(*first->task))) return nullptr;
@@ -151,10 +163,10 @@ Task* Admission::take_in_turn(Memory& m) {
     while (m.tries_left != 0 && !m.held_back.empty()) {
         --m.tries_left;
         ++num_steps_;
-        auto at = m.held_back.lower_bound(PlacedTask(m.try_from));
+        auto at = m.held_back.upper_bound(m.tried_last);
         if (at == m.held_back.end()) at = m.held_back.begin();
         Task* const task = at->task;
-        m.try_from = task->place() + 1;
+        m.tried_last = *at;
         if (!task->has_failed() && !room_for(*task)) continue;
         m.held_back.erase(at);
         return task;
@@ -171,7 +183,8 @@ bool Admission::hurry(MemoryIndex memory) noexcept {
 }
 
 bool Admission::any_held_back() const noexcept {
-    return std::any_of(memories_.begin(), memories_.end(), [](const Memory& m) { return !m.held_back.empty(); });
+    return std::any_of(memories_.begin(), memories_.end(),
+                       [](const Memory& m) { return !m.held_back.empty() || !m.behind_front.empty(); });
 }
 
 }  // namespace kmm::schedule

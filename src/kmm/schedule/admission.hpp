@@ -10,8 +10,9 @@
 //     set there (the headroom), and waits while an earlier one of its memory is held back.
 // While nothing but functions of the program runs, which may block until a held-back task is done, only the first
 // rule applies (`hurry`). The front, the first task that is not placed, may push out anything. While it is refused room
-// no other task is given any, so that pins drain; tasks that miss nothing go on, of functions that pin chunks the first
-// 64 alone. Tasks that make nothing are free otherwise.
+// no other task is given any, so that pins drain. Tasks that miss nothing go on; of functions that pin chunks in its
+// memory or on the host at most 64: not 0, because a running function may wait for a later one. Tasks that make nothing
+// are free otherwise.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +54,9 @@ class Admission {
     /// once when that begins and at each later look.
     graph::Task* take_held_back(memory::MemoryIndex memory);
     bool is_held_back(const graph::Task& task) const noexcept {
-        return memories_[task.memory].held_back.count(PlacedTask(const_cast<graph::Task&>(task))) != 0;
+        const Memory& m = memories_[task.memory];
+        const PlacedTask placed(const_cast<graph::Task&>(task));
+        return m.held_back.count(placed) != 0 || m.behind_front.count(placed) != 0;
     }
     bool any_held_back() const noexcept;
     /// The first place with a task that waits for its memory, if there is one.
@@ -92,16 +95,17 @@ class Admission {
 
   private:
     struct Memory {
-        TasksByPlace held_back;
+        TasksByPlace held_back;                ///< that make content
+        TasksByPlace behind_front;             ///< others, while a front closes the memories
         bool found_none = false;               ///< the first found no memory, and none was freed since
-        graph::TaskNumber try_from = 0;        ///< with `nothing_moves`: the place to go on at, round and round
+        PlacedTask tried_last{0};              ///< with `nothing_moves`: to go on behind it, round and round
         std::size_t tries_left = 0;            ///< with `nothing_moves`: until the room changes
         bool is_urgent = false;                ///< see `hurry`
         std::uint64_t num_unplaced = 0;        ///< tasks
         std::size_t largest_needed_bytes = 0;  ///< by one task, since there was none
     };
 
-    /// Functions that a front lets by which may pin what it needs. More than none: a function may wait for later ones.
+    /// Functions that may pin what the front needs and are placed before it, once it has found no room.
     static constexpr std::uint32_t most_passing = 64;
     /// With `nothing_moves`: candidates examined for each change of the room, so that the end of a task costs O(1).
     static constexpr std::size_t most_tries = 64;

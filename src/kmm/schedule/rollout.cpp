@@ -258,7 +258,7 @@ ReadyTask Rollout::weigh(Index index) const noexcept {
     return known;
 }
 
-/// See enabling.hpp. All tasks of a plan are counted: they run in its memory.
+/// See enabling.hpp. A plan has tasks of its memory, and joins, which are counted too: they cost nothing.
 class Rollout::TaskGraph {
   public:
     using Node = Index;

@@ -12,7 +12,7 @@
 namespace kmm::schedule {
 
 struct PlacedTask {
-    /// The first of a place.
+    /// Before all of the place.
     explicit PlacedTask(graph::TaskNumber at) noexcept : place(at) {}
     explicit PlacedTask(graph::Task& t) noexcept : place(t.place()), number(t.number), task(&t) {}
     graph::TaskNumber place = 0;

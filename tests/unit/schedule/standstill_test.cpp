@@ -144,6 +144,79 @@ TEST(Standstill, a_front_that_needs_a_whole_memory_gets_it_at_a_standstill_altho
     EXPECT_TRUE(s.is_handed_out(front)) << "the function may wait for it";
 }
 
+/// A front that needs all of a device's memory, and a function that pins a chunk there.
+struct ClosedDevice {
+    Program s{{64 * unit, 4 * unit, 4 * unit}};
+    Array& there = s.make_array(1);
+    Array& on_other = s.make_array(1);
+    TaskNumber front = 0;
+
+    ClosedDevice() {
+        s.run(TaskKind::kernel, gpu, {{&there.chunks[0], true, true}});
+        s.run(TaskKind::kernel, gpu_1, {{&on_other.chunks[0], true, true}});
+        s.finish();
+        function(gpu);
+        front = s.run(TaskKind::kernel, gpu, {{&s.make_array(1, 4 * unit).chunks[0], true, true}}).number;
+        s.dispatch();
+    }
+    Task& function(MemoryIndex m) {
+        Task& t =
+            s.run(TaskKind::device_function, m, {{m == gpu ? &there.chunks[0] : &on_other.chunks[0], false, false}});
+        s.dispatch();
+        return t;
+    }
+    void end_all() {
+        kmm::graph::Position position = 0;
+        for (std::size_t i = 0; i < s.launches.size(); ++i) {
+            Task& t = *s.launches[i];
+            s.scheduler->launched(t, s.scheduler->lane(t.memory.device(), LaneRole::launcher), ++position, nullptr,
+                                  true);
+            s.dispatch();
+            s.finish();
+        }
+    }
+    bool has_begun(const Task& t) const {
+        return std::find(s.launches.begin(), s.launches.end(), &t) != s.launches.end();
+    }
+};
+
+TEST(Standstill, behind_a_front_that_found_no_room_64_functions_that_pin_its_memory_begin_and_the_others_after_it) {
+    ClosedDevice closed;
+    std::vector<Task*> all;
+    for (int i = 0; i < 70; ++i) all.push_back(&closed.function(gpu));
+    Task& elsewhere = closed.function(gpu_1);
+    EXPECT_EQ(std::count_if(all.begin(), all.end(), [&](Task* t) { return closed.has_begun(*t); }), 64);
+    EXPECT_TRUE(closed.has_begun(elsewhere)) << "what it pins the front does not need";
+    EXPECT_FALSE(closed.s.is_handed_out(closed.front));
+    closed.end_all();
+    EXPECT_TRUE(closed.s.is_handed_out(closed.front));
+    for (Task* t : all) EXPECT_EQ(t->state.load(), kmm::graph::TaskState::settled);
+    EXPECT_TRUE(closed.s.failures.empty());
+}
+
+TEST(Standstill, each_of_two_held_back_tasks_of_one_place_is_tried) {
+    Program s({20 * unit, 20 * unit});
+    Array& there = s.make_array(1, 8 * unit);
+    s.run(TaskKind::kernel, gpu, {{&there.chunks[0], true, true}});
+    s.finish();
+    const TaskNumber gate = s.run(TaskKind::device_function, gpu, {}).number;
+    Task& front = s.make_task(TaskKind::kernel, gpu,
+                              {{&s.make_array(1).chunks[0], true, true}, {&there.chunks[0], false, false}}, {gate});
+    front.held_bytes = 12 * unit;
+    s.scheduler->submit(front);
+    Task& large = s.make_task(TaskKind::kernel, gpu, {{&s.make_array(1, 8 * unit).chunks[0], true, true}});
+    Task& small = s.make_task(TaskKind::kernel, gpu, {{&s.make_array(1, 2 * unit).chunks[0], true, true}});
+    large.comes_before = small.comes_before = large.number;  // as that of a helper
+    s.scheduler->submit(large);
+    s.scheduler->submit(small);
+    s.dispatch();
+    EXPECT_FALSE(s.is_handed_out(small.number));
+    s.pass_interval();
+    s.dispatch();
+    EXPECT_FALSE(s.is_handed_out(large.number)) << "the front would not fit beside it";
+    EXPECT_TRUE(s.is_handed_out(small.number));
+}
+
 TEST(Standstill, a_front_that_needs_a_whole_memory_gets_it_although_functions_that_overlap_pin_a_chunk_of_it) {
     for (const TaskKind others : {TaskKind::device_function, TaskKind::host}) {
         const bool on_host = others == TaskKind::host;
