@@ -36,14 +36,16 @@ prepare_python() {
         cat build/venv.log >&2
         fail "build/venv, the environment for the Python package, could not be made"
     fi
-    if python3 -c 'import nanobind, numpy, pytest' 2>/dev/null; then
-        echo "dev: build/venv could not be made (see build/venv.log): the packages of $(command -v python3) are used" >&2
-        python_options=(-DKMM_PYTHON=ON "-DPython_EXECUTABLE=$(command -v python3)")
-        return 0
-    fi
     python_options=(-DKMM_PYTHON=OFF)
     echo "dev: the Python package is left out: build/venv could not be made (does pip reach an index? see build/venv.log)" >&2
     return 1
+}
+
+# Where no index is reached: the interpreter's own packages, if they suffice to build the Python package and to test it.
+use_installed_python() {
+    python3 -c 'import nanobind, numpy, pytest' 2>/dev/null || return 1
+    echo "dev: the packages of $(command -v python3) are used" >&2
+    python_options=(-DKMM_PYTHON=ON "-DPython_EXECUTABLE=$(command -v python3)")
 }
 
 # Our older scripts are not held to this.

@@ -21,6 +21,7 @@ namespace {
 /// the stream, so they keep it.
 struct kept_stream {
     nb::object object;
+    bool is_owner = true;  ///< false: an ExternalStream, beside which there may be the object that destroys the stream
     std::size_t num_blocks = 0;
 };
 using kept_streams = std::unordered_map<cudaStream_t, kept_stream>;
@@ -51,9 +52,16 @@ kept_streams::value_type* keep(cudaStream_t current) {
         current == rmm::cuda_stream_per_thread.value())
         return nullptr;
     auto found = streams().find(current);
-    if (found == streams().end()) {
-        nb::object object = imported("cupy", "cuda").attr("get_current_stream")();  // other threads may run meanwhile
-        found = streams().try_emplace(current, kept_stream{std::move(object)}).first;
+    nb::object before;
+    if (found == streams().end() || !found->second.is_owner) {
+        const nb::object cupy_cuda = imported("cupy", "cuda");
+        nb::object object = cupy_cuda.attr("get_current_stream")();  // other threads may run meanwhile
+        const bool is_owner = !PyObject_IsInstance(object.ptr(), cupy_cuda.attr("ExternalStream").ptr());
+        found = streams().try_emplace(current).first;
+        if (is_owner || found->second.num_blocks == 0) {
+            before = std::exchange(found->second.object, std::move(object));
+            found->second.is_owner = is_owner;
+        }
     }
     ++found->second.num_blocks;
     return &*found;

@@ -38,6 +38,10 @@ class FakeStream:
         return (0, self.ptr)
 
 
+class FakeExternalStream(FakeStream):
+    """Of a stream that somebody else destroys."""
+
+
 @pytest.fixture
 def fake_cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     cupy: Any = types.ModuleType("cupy")
@@ -45,6 +49,7 @@ def fake_cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     cupy.cuda = types.SimpleNamespace(
         UnownedMemory=UnownedMemory,
         MemoryPointer=MemoryPointer,
+        ExternalStream=FakeExternalStream,
         get_current_stream=lambda: cupy.current,
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
@@ -192,17 +197,19 @@ def test_blocks_of_native_functions_keep_their_stream_until_the_last_is_freed(na
     malloc, free = functions_of(native_allocator())
     handle = Stream()
 
-    def stream_with(count: int) -> tuple[Any, list[int]]:
-        native_cupy.current = FakeStream(handle.__cuda_stream__()[1])
+    def stream_with(count: int, kind: type[FakeStream] = FakeStream) -> tuple[Any, list[int]]:
+        native_cupy.current = kind(handle.__cuda_stream__()[1])
         _current_handle.value = native_cupy.current.ptr
         try:
             return weakref.ref(native_cupy.current), [malloc(None, 42 + i, 0) for i in range(count)]
         finally:
             native_cupy.current, _current_handle.value = FakeStream(0), 0
 
+    wrapper, first = stream_with(1, FakeExternalStream)  # of the same stream as the next one, which destroys it
     seen, blocks = stream_with(3)
-    _, again = stream_with(1)  # another object for the same stream
-    for ptr in (*again, *blocks[1:]):
+    assert wrapper() is None
+    _, again = stream_with(1, FakeExternalStream)
+    for ptr in (*first, *again, *blocks[1:]):
         free(None, ptr, 0)
         gc.collect()
         assert seen() is not None

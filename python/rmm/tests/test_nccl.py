@@ -10,7 +10,7 @@ import pytest
 from rmm._cuda import gpu
 from support import needs, needs_gpu
 
-# One process of one GPU. The tensors of 24 MiB and more are segments of their own in PyTorch's allocator, those below
+# Each process uses one GPU. Tensors of 24 MiB and more are segments of their own in PyTorch's allocator, smaller ones
 # share one. Multicast objects are left out: NCCL makes them for NVLink SHARP.
 PROGRAM = """
 import sys
@@ -32,7 +32,8 @@ dist.init_process_group("nccl", init_method="file://" + store, rank=rank, world_
 backend = dist.group.WORLD._get_backend(device)
 pool = torch.cuda.MemPool(rmm_torch_allocator.allocator())
 with torch.cuda.use_mem_pool(pool):
-    tensors = [torch.empty(words, dtype=torch.int64, device=device) for words in (5, 1000, 3 << 20, 16 << 20, 100_000_001)]
+    sizes = 5, 1000, 3 << 20, 16 << 20, 100_000_001
+    tensors = [torch.empty(size, dtype=torch.int64, device=device) for size in sizes]
 assert memory.pool_size() >= sum(tensor.nbytes for tensor in tensors), memory.pool_size()
 backend.register_mem_pool(pool)
 for step in range(3):
@@ -62,23 +63,22 @@ def test_an_all_reduce_of_registered_tensors_is_right(ranks: int, tmp_path: Path
         **os.environ,
         "KMM_DRIVER": "cuda",
     }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(rank), str(ranks), str(tmp_path / "store")],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    texts = []
+    logs = [tmp_path / f"{rank}.txt" for rank in range(ranks)]
+    processes = []
+    for rank, log in enumerate(logs):
+        with log.open("w") as output:
+            arguments = [sys.executable, "-c", PROGRAM, str(rank), str(ranks), str(tmp_path / "store")]
+            processes.append(subprocess.Popen(arguments, env=environment, stdout=output, stderr=subprocess.STDOUT))
     try:
-        texts = [process.communicate(timeout=240)[0] for process in processes]
+        for process in processes:
+            process.wait(timeout=240)
     finally:
         for process in processes:
             process.kill()
-    for process, text in zip(processes, texts, strict=True):
+            process.wait()
+    for process, log in zip(processes, logs, strict=True):
+        text = log.read_text()
         print(text)
         assert process.returncode == 0, text
         assert "right on rank" in text
+        assert text.count("register comm") >= 4, "NCCL says what is registered"
