@@ -16,7 +16,7 @@ namespace {
 /// were equal, differ by three roundings of half a nanosecond at most, and by what is lost in a double.
 constexpr double tolerance_us = 0.0016;
 
-/// Sums of a few such times are nanoseconds that 64 bits hold; times since 1970 are smaller.
+/// Sums of a few such times are nanoseconds that 64 bits hold; times since 1970 are smaller until 2033.
 constexpr double largest_time_us = 2e15;
 
 std::string in_double_quotes(std::string_view text) { return "\"" + driver::name_text(text) + "\""; }
