@@ -1,7 +1,9 @@
 // The thread that feeds the compute and copy lanes of one device and sees what has completed there.
 //
-// Owns: the queue of instructions of one device and the events that say how far its lanes are. Never decides anything.
-// Hot path: a launch, an event every `events_every` positions, no allocation, no lock over a driver call.
+// Owns: the queue of instructions of one device and the events that say how far its lanes are. The schedule decides
+// what runs, on which lane and behind what; this thread only chooses the driver calls for it (which copies go as one,
+// where an event is recorded). Hot path: a launch, an event every `events_every` positions, no lock over a driver call;
+// its lists keep their memory.
 #pragma once
 
 #include <atomic>

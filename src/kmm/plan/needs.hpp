@@ -95,8 +95,7 @@ struct Refusal {
     Box region;
 };
 
-/// Plans one submit at a time. Keeps the memory of its lists, so that planning costs no allocation once they have grown
-/// to what a program's submits need. Not thread-safe.
+/// Plans one submit at a time. Keeps the memory of its lists for the next one. Not thread-safe.
 class SubmitPlan {
   public:
     /// The chunks that the first write gives to `array`: one for each region that is written, at home in the memory it
