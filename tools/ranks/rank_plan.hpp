@@ -19,6 +19,7 @@ using detail::Box;
 using graph::TaskNumber;
 using plan::DomainBox;
 using plan::DomainRule;
+using plan::Interval;
 
 using RankNumber = std::uint32_t;
 /// Every rank: what a planner of all plans for.
