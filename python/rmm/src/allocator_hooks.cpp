@@ -56,7 +56,9 @@ kept_streams::value_type* keep(cudaStream_t current) {
     if (found == streams().end() || !found->second.is_owner) {
         const nb::object cupy_cuda = imported("cupy", "cuda");
         nb::object object = cupy_cuda.attr("get_current_stream")();  // other threads may run meanwhile
-        const bool is_owner = !PyObject_IsInstance(object.ptr(), cupy_cuda.attr("ExternalStream").ptr());
+        const int is_external = PyObject_IsInstance(object.ptr(), cupy_cuda.attr("ExternalStream").ptr());
+        if (is_external < 0) throw nb::python_error();
+        const bool is_owner = is_external == 0;
         found = streams().try_emplace(current).first;
         if (is_owner || found->second.num_blocks == 0) {
             before = std::exchange(found->second.object, std::move(object));

@@ -138,6 +138,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
         note_evicted(chunk, m, false, chunk.size_bytes);
     }
     if (rank != rank_useless) chunk.set_evicted_from(m, true);
+    if (m.is_host()) host_has_changed();
     // An empty place that a task took since the last exchange and loses again is no reason for another.
     if (is_valid(chunk, m) || r.tick < space.exchanged_at) may_exchange_again(space);
     release(r, saved ? &*saved : nullptr);

@@ -49,7 +49,8 @@ class Admission {
 
     /// Until `take_held_back` returns it. `found_none`: it was admitted and found no memory. O(log such tasks).
     void hold_back(graph::Task& task, bool found_none);
-    /// The first task of the memory that was held back, if it may go now; else null. O(log such tasks) and the cost of
+    /// The first task of the memory that waits behind a front, once that is placed; else the first that was held back
+    /// otherwise, if it may go now; else null. O(log such tasks) and the cost of
     /// `room_for`; with `nothing_moves` any of them in turn, 64 for each time that the room has changed, and each
     /// once when that begins and at each later look.
     graph::Task* take_held_back(memory::MemoryIndex memory);
