@@ -18,20 +18,20 @@ std::shared_ptr<RuntimeCore> start_runtime(const RuntimeConfig& config) {
 const SystemInfo& runtime_info(const RuntimeCore& core) noexcept { return core.platform().info(); }
 
 bool runtime_is_done(RuntimeCore& core, EventId event) {
-    core.books().refuse_after_fork();
+    core.books().check_usable();
     const graph::TaskNumber number = core.books().number_of(event);
     return number == 0 || core.books().is_settled(number);
 }
 
 EventStatus runtime_status(RuntimeCore& core, EventId event) {
-    core.books().refuse_after_fork();
+    core.books().check_usable();
     const graph::TaskNumber number = core.books().number_of(event);
     if (number != 0 && !core.books().is_settled(number)) return EventStatus::Pending;
     return core.books().failure_of(number) != nullptr ? EventStatus::Failed : EventStatus::Succeeded;
 }
 
 std::exception_ptr runtime_error(RuntimeCore& core, EventId event) {
-    core.books().refuse_after_fork();
+    core.books().check_usable();
     const graph::TaskNumber number = core.books().number_of(event);
     if (number == 0 || !core.books().is_settled(number)) return nullptr;
     const auto failure = core.books().deliver_failure(number);
@@ -49,7 +49,7 @@ bool runtime_wait(RuntimeCore& core, EventId event, const std::chrono::steady_cl
 }
 
 EventId runtime_join(RuntimeCore& core, const EventId* events, std::size_t num_events) {
-    core.books().refuse_after_fork();
+    core.books().check_usable();
     graph::TaskNumbers numbers;
     numbers.reserve(num_events);
     for (std::size_t i = 0; i < num_events; ++i)
@@ -78,7 +78,7 @@ void runtime_close(RuntimeCore& core) {
 }
 
 bool runtime_is_idle(RuntimeCore& core) {
-    core.books().refuse_after_fork();
+    core.books().check_usable();
     return core.idle();
 }
 
@@ -90,17 +90,17 @@ void runtime_trace(RuntimeCore& core, const std::string& path) {
 }
 
 RuntimeStats runtime_stats(RuntimeCore& core) {
-    core.books().refuse_after_fork();
+    core.books().check_usable();
     return core.stats();
 }
 
 std::string runtime_report(RuntimeCore& core, ReportFormat format) {
-    core.books().refuse_after_fork();
+    core.books().check_usable();
     return core.report(format);
 }
 
 MemoryId runtime_memory_for_address(RuntimeCore& core, const void* address) {
-    core.books().refuse_after_fork();
+    core.books().check_usable();
     driver::PointerInfo info;
     if (!core.platform().driver().pointer_info(address, &info).ok() || info.kind != driver::MemoryKind::device)
         return MemoryId::host();

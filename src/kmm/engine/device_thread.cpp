@@ -80,9 +80,8 @@ void DeviceThread::push(schedule::InstructionList& instructions) {
     sleeper_.wake();
 }
 
-void DeviceThread::no_more_instructions() noexcept {
-    no_more_instructions_.store(true);
-    queue_filled_.store(true, std::memory_order_seq_cst);  // there is something to look at
+void DeviceThread::stop_feeding() noexcept {
+    stops_feeding_.store(true);
     sleeper_.wake();
 }
 
@@ -99,24 +98,23 @@ void DeviceThread::run() {
     (void)driver_.set_current_device(lanes_.ordinal(device_));
     // Before there is work that the load of a kernel would wait for, and that may wait for what this thread feeds.
     (void)driver_.prepare_boxes(lanes_.ordinal(device_));
-    for (;;) {
+    while (!stops_feeding_.load()) {
         try {
-            if (!(lost_track_ ? step_without_memory() : step())) break;
+            if (!step()) return;
         } catch (const std::bad_alloc&) {
-            lose_track();
+            // The reserve of host memory is used up as well.
+            stops_feeding_.store(true);
+            mailbox_.lost();
         }
     }
+    end_without_feeding();
 }
 
-// The reserve of host memory is used up as well: what was not handed to the device never will be. The runtime is told
-// before any thread can take it for done.
-void DeviceThread::lose_track() noexcept {
-    lost_track_ = true;
-    mailbox_.lost();
+/// Needs no host memory. Until the thread is ended.
+void DeviceThread::end_without_feeding() noexcept {
     failed_.add_all();
     burst_.clear();
     batch_.clear();
-    touched_.clear();
     for (Lane& l : states_) {
         for (const Pending& p : l.pending) lanes_.keep_event(p.event);
         l.pending.clear();
@@ -124,49 +122,18 @@ void DeviceThread::lose_track() noexcept {
         if (l.copying != nullptr) std::exchange(l.copying, nullptr)->end();
         l.held.clear();
     }
-    num_holding_ = 0;
-}
-
-/// What is on the lanes is waited for without books, and nothing more is put there. False: the thread should stop.
-bool DeviceThread::step_without_memory() noexcept {
-    const bool stopping = stop_.load();
-    (void)take();
-    batch_.clear();
+    // So that no launcher waits for what never comes; the device itself waits only for what was put on its lanes.
     for (std::size_t slot = 0; slot < num_own_lanes_; ++slot) lanes_.enqueued(lane_at(slot), Lanes::end_of_lane);
-    bool progress = false;
     for (std::size_t slot = 0; slot < states_.size(); ++slot) {
-        const LaneId lane = lane_at(slot);
-        const Position end = lanes_.enqueued(lane);
-        if (lanes_.passed({lane, end})) continue;
+        const Position end = lanes_.enqueued(lane_at(slot));
         Status status;
-        if (const StreamHandle stream = lanes_.stream(lane, &status); status.ok())
+        if (const StreamHandle stream = lanes_.stream(lane_at(slot), &status); status.ok())
             (void)driver_.synchronize_stream(stream);
-        lanes_.completed(lane, end);
-        progress = true;
+        lanes_.completed(lane_at(slot), end);
     }
-    if (progress) {  // tasks may have ended
-        mailbox_.lost();
-        mailbox_.help();
-    }
-    if (stopping) return false;
-    sleeper_.wait([this] { return queue_filled_.load(std::memory_order_seq_cst) || stop_.load(); });
-    return true;
-}
-
-/// Once no instruction comes any more.
-void DeviceThread::look_at_all_lanes() {
-    for (std::size_t slot = 0; slot < states_.size(); ++slot) {
-        Lane& l = states_[slot];
-        const LaneId lane = lane_at(slot);
-        const bool own = slot < num_own_lanes_;
-        if (!l.held.empty()) continue;  // fed first, once the other threads' lanes have ended like this too
-        if (own)
-            lanes_.enqueued(lane, Lanes::end_of_lane);
-        else
-            l.fed = std::max(l.fed, lanes_.enqueued(lane));
-        record(lane);
-        if (own && l.pending.empty()) lanes_.completed(lane, Lanes::end_of_lane);
-    }
+    has_stopped_.store(true);
+    has_stopped_.notify_all();
+    sleeper_.wait([this] { return stop_.load(); });
 }
 
 /// False: everything is done, and the thread should stop.
@@ -184,10 +151,7 @@ bool DeviceThread::step() {
     if (num_holding_ != 0 || came_further_.load(std::memory_order_relaxed)) feed_held();
     if (!touched_.empty() && !queue_filled_.load(std::memory_order_seq_cst)) record_touched();
     if (poll()) see_to_turn(has_news());
-    // In this order: what was handed in before the flag was set is still fed.
-    const bool is_over = no_more_instructions_.load(std::memory_order_seq_cst);
     if (has_news()) return true;
-    if (is_over) look_at_all_lanes();
     const bool pending = anything_pending();
     if (stopping && !pending) return false;
     signalled_.store(false, std::memory_order_seq_cst);

@@ -75,10 +75,12 @@ class DeviceThread final : private Lanes::Feeder {
     /// Appends instructions and empties the list, which keeps its memory: all of them, or none if it throws.
     /// Scheduler only.
     void push(schedule::InstructionList& instructions);
-    /// No more instructions will be pushed, and every task counts as failed. Positions that were never handed in count
-    /// as done, and the thread polls the launchers' lanes too. To be called again when a device function has returned.
-    /// Scheduler only.
-    void no_more_instructions() noexcept;
+    /// The runtime is lost: every task counts as failed, and what was not given to the device never is. Positions that
+    /// come no more count as done when the device has done all that it has. Scheduler only.
+    void stop_feeding() noexcept;
+    /// After `stop_feeding`: until the lanes that this thread feeds are done, and those of launchers as far as they
+    /// were fed when it stopped.
+    void wait_until_stopped() noexcept { has_stopped_.wait(false); }
     /// Nanoseconds during which at least one copy of this link was on its way, from being handed to the driver to being
     /// seen as done: what it waited for on the device counts. Any thread.
     std::int64_t busy_ns(Link link) const noexcept { return links_[static_cast<std::size_t>(link)].busy_ns(); }
@@ -111,9 +113,7 @@ class DeviceThread final : private Lanes::Feeder {
 
     void run();
     bool step();
-    bool step_without_memory() noexcept;
-    void lose_track() noexcept;
-    void look_at_all_lanes();
+    void end_without_feeding() noexcept;
     bool take() noexcept;
     bool joins_burst(const Instruction& instruction) noexcept;
     void feed_burst();
@@ -143,9 +143,10 @@ class DeviceThread final : private Lanes::Feeder {
     void lane_lost(LaneId lane, Status status);
     void arm_watches();
     bool anything_pending() const noexcept;
-    /// There are instructions to be taken, or held ones to be looked at.
+    /// There are instructions to be taken, or held ones to be looked at, or none is to be fed any more.
     bool has_news() const noexcept {
-        return queue_filled_.load(std::memory_order_seq_cst) || came_further_.load(std::memory_order_seq_cst);
+        return queue_filled_.load(std::memory_order_seq_cst) || came_further_.load(std::memory_order_seq_cst) ||
+               stops_feeding_.load(std::memory_order_seq_cst);
     }
     void lanes_came_further() noexcept override {
         came_further_.store(true, std::memory_order_seq_cst);
@@ -181,10 +182,10 @@ class DeviceThread final : private Lanes::Feeder {
     alignas(64) schedule::InstructionList batch_;
     std::atomic<bool> stop_{false};
     std::atomic<bool> signalled_{false};
-    std::atomic<bool> no_more_instructions_{false};
+    std::atomic<bool> stops_feeding_{false};
+    std::atomic<bool> has_stopped_{false};
     std::atomic<bool> came_further_{false};  ///< a lane for which an instruction is held
     std::size_t num_holding_ = 0;            ///< lanes that hold instructions
-    bool lost_track_ = false;                ///< for want of host memory: the runtime gives up
     /// Small copies of one lane that follow each other in `batch_`, have all that they wait for on its lanes, and have
     /// not been fed yet.
     graph::Vector<const Instruction*> burst_;

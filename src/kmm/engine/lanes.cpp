@@ -201,6 +201,12 @@ Status Lanes::order_after(StreamHandle stream, const FenceSet& fences, Scratch& 
     return {};
 }
 
+void Lanes::synchronize() noexcept {
+    for (Lane& l : lanes_)
+        if (const StreamHandle s = l.stream.load(std::memory_order_acquire); s.native != nullptr)
+            (void)driver_.synchronize_stream(s);
+}
+
 void Lanes::wait_on_host(const FenceSet& fences) noexcept {
     for (const graph::Fence& f : fences) {
         const std::atomic<Position>& completed = lanes_[index(f.lane)].completed;

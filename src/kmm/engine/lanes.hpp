@@ -134,6 +134,8 @@ class Lanes {
     /// The calling thread waits until the devices' threads have seen that `fences` have passed, and for nothing that
     /// was put on the lanes since. Not for the scheduler or a feeder of lanes.
     void wait_on_host(const FenceSet& fences) noexcept;
+    /// The calling thread waits until the devices are done with all that was put on the lanes before.
+    void synchronize() noexcept;
 
     std::size_t size() const noexcept { return lanes_.size(); }
     std::uint32_t num_devices() const noexcept { return static_cast<std::uint32_t>(ordinals_.size()); }

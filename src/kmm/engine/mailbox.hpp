@@ -75,11 +75,6 @@ class MessageQueue {
         m.task = first;
         filled_.store(true, std::memory_order_seq_cst);
     }
-    /// There is something to do that no message says.
-    void ring() noexcept {
-        const locks::Guard guard(lock_);
-        filled_.store(true, std::memory_order_seq_cst);
-    }
     bool empty() const noexcept { return !filled_.load(std::memory_order_seq_cst); }
     /// Swaps everything into `out` (which must be empty; its memory is reused).
     void take(graph::Vector<Message>& out) {
@@ -121,8 +116,7 @@ class RuntimeThread {
 class Mailbox {
   public:
     virtual void post(Message&& message) = 0;
-    /// What the calling thread should have reported is lost for want of host memory, the reserve included: the runtime
-    /// gives up.
+    /// The calling thread has no memory for what it should report, the reserve included: the runtime is lost.
     virtual void lost() noexcept = 0;
     /// Runs the scheduler on this thread while messages are pending and no other thread has the baton.
     virtual void help() noexcept = 0;

@@ -47,6 +47,8 @@ class WakeUps {
     /// Those on their way included.
     std::size_t sleeping() const noexcept { return sleeping_; }
     std::uint64_t tasks_ended() const noexcept { return ended_; }
+    /// Tasks that have begun and not ended.
+    std::size_t running() const noexcept { return running_; }
 
   private:
     static constexpr std::size_t most_by_one = 2;  // more would take one thread longer than two take in turn

@@ -75,6 +75,8 @@ void Workers::enqueue(std::span<graph::Task* const> tasks, Caller caller) {
     std::size_t num_woken = 0;
     {
         const locks::Guard guard(mutex_);
+        if (drops_queue_) [[unlikely]]
+            return;
         // Without room for all nothing changes. A range goes into an empty deque before its first element, and
         // takes a new block each time.
         if (tasks.size() == 1)
@@ -158,6 +160,20 @@ void Workers::look() const noexcept {
 /// Under the lock.
 void Workers::end_task() noexcept {
     if (const auto begun = std::exchange(task_begun, std::nullopt)) wake_ups_.task_ends(*begun);
+    if (drops_queue_ && wake_ups_.running() == 0) [[unlikely]]
+        none_runs_.notify_all();
+}
+
+void Workers::drop_queue() noexcept {
+    const locks::Guard guard(mutex_);
+    drops_queue_ = true;
+    queue_.clear();
+    has_tasks_.store(false, std::memory_order_relaxed);
+}
+
+void Workers::wait_until_none_runs() noexcept {
+    locks::Lock lock(mutex_);
+    none_runs_.wait(lock, [this]() KMM_REQUIRES(mutex_) { return wake_ups_.running() == 0; });
 }
 
 void Workers::wake(std::size_t num_threads) noexcept {

@@ -38,6 +38,11 @@ class Workers {
     /// All that ever ran, those that took the place of a waiting one included.
     std::size_t threads_started() const;
 
+    /// Tasks that no thread has taken are forgotten, and so is what is queued from now on.
+    void drop_queue() noexcept;
+    /// After `drop_queue`. Not for one of these threads.
+    void wait_until_none_runs() noexcept;
+
     /// Marks the calling thread as running user code for `workers`.
     class UserCode {
       public:
@@ -142,6 +147,8 @@ class Workers {
     bool watched_ KMM_GUARDED_BY(mutex_) = false;    ///< the supervisor looks whether tasks are taken
     std::thread supervisor_ KMM_GUARDED_BY(mutex_);  ///< from the first time on that the queue stood still
     bool stop_ KMM_GUARDED_BY(mutex_) = false;
+    bool drops_queue_ KMM_GUARDED_BY(mutex_) = false;
+    locks::Condition none_runs_;  ///< of `wait_until_none_runs`
     std::size_t started_ KMM_GUARDED_BY(mutex_) = 0;
     std::size_t size_ = 0;  ///< constant after the start
     std::list<std::thread> threads_ KMM_GUARDED_BY(mutex_);

@@ -92,7 +92,6 @@ void Task::recycle() noexcept {
     number = 0;
     state.store(TaskState::waiting, std::memory_order_relaxed);
     kind = TaskKind::join;
-    custody.store(Custody::scheduler, std::memory_order_relaxed);
     in_user_code.store(false, std::memory_order_relaxed);
     chunk_index = 0;
     memory = {};

@@ -44,13 +44,6 @@ enum class TaskState : std::uint8_t {
     settled,    ///< finished, failed or not
 };
 
-/// Who owns an issued task: one that was given away cannot be settled before it is returned.
-enum class Custody : std::uint8_t {
-    scheduler,
-    given_away,  ///< to a thread or a lane, which reports when it is done
-    returned,    ///< once the runtime gives up: nothing of it runs; a device function's position is in the record
-};
-
 /// One region that a task uses.
 struct Access {
     memory::Chunk* chunk = nullptr;  ///< null: an empty region
@@ -236,7 +229,6 @@ struct Task {
     TaskNumber number = 0;
     std::atomic<TaskState> state{TaskState::waiting};
     TaskKind kind = TaskKind::join;
-    std::atomic<Custody> custody{Custody::scheduler};
     std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
     std::uint32_t chunk_index = 0;
     memory::MemoryIndex memory;  ///< that it runs in
@@ -281,13 +273,10 @@ struct Task {
         std::uint32_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
         std::uint32_t began_at_look;       ///< of a function, once it runs: see schedule::RunningFunctions
     };
-    std::size_t moved_bytes = 0;  ///< memory::Residency::moved_bytes, in the fetch queue
-    std::size_t held_bytes = 0;   ///< what the program held when it submitted the task: see graph::HeldBytes
-    union {
-        TaskNumber last_when_queued = 0;  ///< the latest task when this one came into a fetch queue first
-        TaskNumber awaited_predecessor;  ///< once the runtime gives up: what it waited for at the last look; 0: nothing
-    };
-    TaskNumber comes_before = 0;  ///< a helper: the first number of those that come after it
+    std::size_t moved_bytes = 0;      ///< memory::Residency::moved_bytes, in the fetch queue
+    std::size_t held_bytes = 0;       ///< what the program held when it submitted the task: see graph::HeldBytes
+    TaskNumber last_when_queued = 0;  ///< the latest task when this one came into a fetch queue first
+    TaskNumber comes_before = 0;      ///< a helper: the first number of those that come after it
 
     // ---- result
     std::shared_ptr<Failure> failure;

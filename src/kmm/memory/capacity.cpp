@@ -480,7 +480,7 @@ bool Residency::compact(MemoryIndex m) {
     }
     for (const Shift& s : shifts)
         give(space, s.replica->block(), space.heap.round_up(s.replica->chunk->block_bytes()), FenceSet(last));
-    if (!space.unfreed.empty()) throw std::bad_alloc();  // the heap is incomplete: the runtime gives up
+    if (!space.unfreed.empty()) throw std::bad_alloc();  // the heap is incomplete: the runtime is lost
     space.heap.merge_all();
     for (const Shift& s : shifts) {
         Replica& r = *s.replica;

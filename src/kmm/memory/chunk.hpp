@@ -184,7 +184,6 @@ struct Array {
     bool released = false;                ///< no handle is left; the array is freed after its last task
     bool is_unused() const noexcept { return released && users == 0 && uses_to_come == 0; }
     std::size_t list_index = 0;
-    Array* next_dropped = nullptr;  ///< of a runtime that gave up
 
   private:
     /// Whether the blocks of all chunks could follow each other without gaps.

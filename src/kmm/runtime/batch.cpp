@@ -39,6 +39,13 @@ void Batch::merge_helpers() noexcept {
     helpers_.clear();
 }
 
+std::size_t Batch::leave_numbered() noexcept {
+    std::size_t count = 0;
+    for (graph::TaskList* const list : {&ahead_, &tasks_, &helpers_})
+        count += std::erase_if(*list, [](const Task* t) { return t->number != 0; });
+    return count;
+}
+
 graph::TaskNumber Batch::join(const graph::TaskNumbers& numbers, bool data) {
     Task* record = nullptr;
     try {

@@ -62,6 +62,8 @@ class Batch : public graph::Past {
             list->clear();
         }
     }
+    /// Where `connect` failed: those that have numbers stay in the table. Returns how many these are.
+    std::size_t leave_numbered() noexcept;
     TaskBooks& books() const noexcept { return *books_; }
     /// In `check`: room for a helper. Throws std::bad_alloc.
     void reserve_helper() {

@@ -38,6 +38,19 @@ std::size_t EngineRoom::start_host_pool(engine::Mailbox& mailbox) {
     return host_pool_->size();
 }
 
+void EngineRoom::stop() noexcept {
+    for (const auto& thread : device_threads_) thread->stop_feeding();
+    for (const auto& launchers : launchers_) launchers->drop_queue();
+    host_pool_->drop_queue();
+}
+
+void EngineRoom::wait_until_stopped() noexcept {
+    for (const auto& launchers : launchers_) launchers->wait_until_none_runs();
+    host_pool_->wait_until_none_runs();
+    for (const auto& thread : device_threads_) thread->wait_until_stopped();
+    lanes_->synchronize();  // of the launchers' lanes too
+}
+
 void EngineRoom::end_threads() noexcept {
     host_pool_.reset();
     launchers_.clear();

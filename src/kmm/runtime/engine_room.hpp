@@ -36,6 +36,12 @@ class EngineRoom {
     /// Started last: if threads are scarce the pool gets fewer, and every task can still be run. Returns how many it
     /// got; throws std::system_error if none.
     std::size_t start_host_pool(engine::Mailbox& mailbox);
+    /// The runtime is lost: nothing more is handed to a device, and functions that have not begun are skipped. Returns
+    /// at once; the scheduler hands nothing over afterwards.
+    void stop() noexcept;
+    /// After `stop`: until no function runs and the devices are done with what they were given. Not for a thread of the
+    /// engine.
+    void wait_until_stopped() noexcept;
     /// When every task has settled. The memory service stays: it may still ask the scheduler.
     void end_threads() noexcept;
     void end_memory_service() noexcept { memory_service_.reset(); }

@@ -20,21 +20,6 @@ void Outgoing::flush() {
     to_host_.clear();
 }
 
-void Outgoing::launch(std::uint32_t device, Task& task) {
-    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
-    try {
-        engine_.launchers(device).push(task);
-    } catch (const std::bad_alloc&) {
-        task.custody.store(graph::Custody::scheduler, std::memory_order_relaxed);
-        throw;
-    }
-}
-
-void Outgoing::run_on_host(Task& task) {
-    to_host_.push_back(&task);
-    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
-}
-
 bool Outgoing::ask_for_bounce(std::size_t bytes) {
     engine_.memory_service().give_bounce(bytes);
     return true;
@@ -73,7 +58,7 @@ void Outgoing::recycle(Task& task) noexcept {
     try {
         to_host_.push_back(&task);
     } catch (const std::bad_alloc&) {
-        books_.distrust();  // and the record stays until the runtime's end
+        books_.lose();  // and the record stays until the runtime's end
     }
 }
 

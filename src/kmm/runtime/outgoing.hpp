@@ -34,8 +34,6 @@ class Outgoing final : public schedule::Outbox {
 
     /// Hands over what was decided. Throws std::bad_alloc; what was not handed over stays.
     void flush();
-    /// Drops everything that was not handed over, and calls `task` for each task of it. O(instructions and tasks).
-    template<typename F> void take_back(F&& task) noexcept;
 
     /// The driver, or the system, was asked for more of this memory, and has none.
     void refused(memory::MemoryIndex m) noexcept { refused_at_ns_[m] = engine::now_ns(); }
@@ -64,8 +62,8 @@ class Outgoing final : public schedule::Outbox {
     void instruct(std::uint32_t device, const schedule::Instruction& instruction) override {
         instructions_[device].push(instruction);
     }
-    void launch(std::uint32_t device, Task& task) override;
-    void run_on_host(Task& task) override;
+    void launch(std::uint32_t device, Task& task) override { engine_.launchers(device).push(task); }
+    void run_on_host(Task& task) override { to_host_.push_back(&task); }
     bool ask_for_bounce(std::size_t bytes) override;
     void move_on_host(std::uintptr_t destination, std::uintptr_t source, std::size_t bytes) override;
     void grow(memory::MemoryIndex memory, std::size_t bytes) override;
@@ -99,17 +97,5 @@ class Outgoing final : public schedule::Outbox {
     memory::PerMemory<std::int64_t> refused_at_ns_;
     Shortages shortages_;
 };
-
-template<typename F> void Outgoing::take_back(F&& task) noexcept {
-    for (auto& instructions : instructions_) {
-        instructions.for_each([&](const schedule::Instruction& i) {
-            if (i.op != schedule::Instruction::Op::kernel) return;
-            if (Task* const t = books_.table().find(i.task)) task(*t);
-        });
-        instructions.clear();
-    }
-    for (Task* const t : to_host_) task(*t);
-    to_host_.clear();
-}
 
 }  // namespace kmm::detail

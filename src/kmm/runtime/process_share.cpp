@@ -10,7 +10,7 @@ supply::ShareFigures ProcessShare::share_of(std::uint32_t device) {
     if (driver::lost_in_fork()) return share;  // nothing of it can be had there
     share.held_bytes = engine_.memory_service().figures().device_bytes[device];
     share.limit_bytes = platform_.limit_bytes(m);
-    turns_.with_baton([&](schedule::Scheduler& scheduler, Outgoing&) {
+    const auto read = [&](schedule::Scheduler& scheduler, Outgoing&) {
         const memory::Residency& r = scheduler.residency();
         const memory::MemoryCounters& k = r.counters(m);
         share.in_use_bytes = k.current_bytes;
@@ -18,7 +18,12 @@ supply::ShareFigures ProcessShare::share_of(std::uint32_t device) {
         share.largest_free_bytes = r.largest_free(m);
         share.peak_bytes = k.peak_bytes;
         share.num_chunks = r.num_resident(m);
-    });
+    };
+    try {
+        turns_.with_baton(read);
+    } catch (const OutOfMemory&) {
+        // The runtime is lost: what it holds is known, not what of it is used.
+    }
     return share;
 }
 

@@ -105,7 +105,6 @@ RuntimeCore::~RuntimeCore() {
     engine_.end_threads();
     turns_.help();
     engine_.end_memory_service();
-    turns_.delete_dropped_arrays();
     KeptBooks::give_all_back();
     log_undelivered();
     log::flush();
@@ -143,9 +142,10 @@ bool RuntimeCore::commit(Batch& batch) {
     {
         const locks::Guard guard(books_.order());
         if (!batch.closes_)
-            books_.check_open();  // `close` takes its place in the order too
-        else if (books_.is_closed())
-            return false;
+            books_.check_open();
+        else
+            books_.check_usable();
+        if (books_.is_closed()) return false;
         batch.look_back(listeners_.any());
         batch.check();
         books_.begin_taking_places(batch.tasks_.size());
@@ -157,9 +157,8 @@ bool RuntimeCore::commit(Batch& batch) {
         try {
             batch.connect();
         } catch (const std::bad_alloc&) {
-            turns_.lose(batch.ahead_);
-            turns_.lose(batch.helpers_);
-            turns_.lose(batch.tasks_);
+            books_.unfinished().add(batch.leave_numbered());
+            turns_.lost();
             throw;
         }
         was_idle = publish(batch);

@@ -57,7 +57,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     /// The batch takes its places in the order, and goes to the scheduler. The order lock is held from the checks until
     /// then: a task that replaces a chunk must not be scheduled before an earlier one that reads it is known. An idle
     /// runtime schedules on the calling thread, which saves two wake-ups; once at most, so that a submit stays short.
-    /// Throws what the batch throws, CL and OM, and then no place was taken; or OM, and the runtime has given up.
+    /// Throws what the batch throws, CL and OM, and then no place was taken; or OM, and the runtime is lost.
     /// False, and nothing has changed: the batch was to close the runtime, which is closed.
     bool commit(Batch& batch);
     /// Commits a task that does nothing: see JoinBatch.
@@ -65,7 +65,8 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     void release_array(memory::Array* array) noexcept;
 
     // ---- waiting (waits.cpp)
-    /// False at the deadline. DL inside a task of this runtime. Does not look at failures.
+    /// False at the deadline. DL inside a task of this runtime; OM of a lost runtime, when nothing of it runs any more.
+    /// Does not look at failures.
     /// `must_wait`: waits even where no other thread can take this one's place; otherwise DL there.
     bool wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait = false);
     /// Throws the failure of a settled task, if it failed, and marks it delivered.
@@ -95,6 +96,8 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver);
     void start_threads();
     bool publish(Batch& batch) noexcept;
+    bool commit_or_wait_until_lost(Batch& batch);
+    bool wait_until_gone(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait);
     void wait_idle();
     void log_stuck(TaskNumber awaited) noexcept;
     void log_undelivered() noexcept;

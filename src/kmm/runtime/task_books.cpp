@@ -11,23 +11,13 @@ TaskBooks::TaskBooks(std::uint16_t runtime_number)
       no_host_memory_(std::make_exception_ptr(OutOfMemory(
           MemoryId::host(), 0, 0, 0,
           "the host has no memory for the books of the runtime: the program, or others on the machine, use all "
-          "that the system gives; submit less at a time, or lower KMM_HOST_MEM"))),
-      given_up_(std::make_shared<graph::Failure>()) {
-    given_up_->root = std::make_shared<graph::RootFailure>();
-    given_up_->root->cause = no_host_memory_;
-    given_up_->root->error = no_host_memory_;
-    given_up_->root->delivered = true;
-}
+          "that the system gives; submit less at a time, or lower KMM_HOST_MEM"))) {}
 
-void TaskBooks::refuse_after_fork() const {
+void TaskBooks::throw_not_usable(bool must_be_open) const {
     if (driver::lost_in_fork())
         throw Closed(
             driver::format("runtime {} is not in this process: {}", runtime_number_, driver::LostInFork().what()));
-}
-
-void TaskBooks::throw_not_open() const {
-    refuse_after_fork();
-    if (closed_.load(std::memory_order_relaxed))
+    if (must_be_open && is_closed())
         throw Closed(driver::format("runtime {} was closed: make a new one", runtime_number_));
     std::rethrow_exception(no_host_memory_);
 }
@@ -52,18 +42,22 @@ void TaskBooks::settle(Task& task) noexcept {
         try {
             failures_.add(task);
         } catch (const std::bad_alloc&) {
-            give_up();  // before anybody can find the task settled, and no failure of it
+            lose();  // before a thread can find the task settled, and no failure of it
         }
     }
+    leave(task);
+}
+
+void TaskBooks::leave(Task& task) noexcept {
     const TaskNumber number = task.number;
     table_.remove(number);
     waits_.settled(number, task);
     unfinished_.one_ended();
 }
 
-void TaskBooks::give_up() noexcept {
-    distrust();
-    if (given_up_from_.load() == 0) given_up_from_.store(table_.settled_up_to() + 1);
+void TaskBooks::end_all() noexcept {
+    const locks::Guard guard(order_);  // each number has a record that is published, or lost
+    table_.for_each([this](Task& task) { leave(task); });
 }
 
 }  // namespace kmm::detail

@@ -4,9 +4,9 @@
 // Owns: records of tasks, their numbers, the failures; what threads sleep on that wait for tasks. Must not know: the
 // scheduler, devices, words. Any thread, but for what says otherwise.
 //
-// The last resort: where the reserve of host memory was used up as well (graph/host_reserve.hpp) a step may be left
-// half done. The books are distrusted from then on, and given up: no task that had not settled is known to have ended
-// well.
+// The last resort: where the reserve of host memory is used up as well (graph/host_reserve.hpp), a step may be left
+// half done. The runtime is then *lost*: no turn of the scheduler is taken any more, nothing more is handed to a device,
+// and every call of the program throws OutOfMemory. What runs is waited for; then every task counts as ended.
 #pragma once
 
 #include <atomic>
@@ -42,13 +42,21 @@ class TaskBooks {
     const graph::TaskTable& table() const noexcept { return table_; }
     /// Held while a submit takes its place in the order: numbers, bindings, histories of chunks.
     locks::Mutex& order() noexcept KMM_RETURNS_LOCK(order_) { return order_; }
-    /// CL when closed or in the child of a fork; OM when the books were given up.
+    /// CL when closed or in the child of a fork; OM when the runtime is lost.
     void check_open() const {
-        if (driver::lost_in_fork() || closed_.load(std::memory_order_relaxed) || are_given_up()) [[unlikely]]
-            throw_not_open();
+        if (driver::lost_in_fork() || closed_.load(std::memory_order_relaxed) || is_lost()) [[unlikely]]
+            throw_not_usable(true);
     }
     /// CL in the child of a fork: the runtime's threads do not exist there, and its locks may be held for ever.
-    void refuse_after_fork() const;
+    void refuse_after_fork() const {
+        if (driver::lost_in_fork()) [[unlikely]]
+            throw_not_usable(false);
+    }
+    /// Likewise, and OM when the runtime is lost.
+    void check_usable() const {
+        if (driver::lost_in_fork() || is_lost()) [[unlikely]]
+            throw_not_usable(false);
+    }
     /// Nothing more is taken. Under the order lock, or when no handle is left.
     void close() noexcept { closed_.store(true); }
     bool is_closed() const noexcept { return closed_.load(); }
@@ -81,15 +89,9 @@ class TaskBooks {
     void settle(Task& task) noexcept;
     /// The lowest number of a task that has ever failed; the largest number there is if none has.
     TaskNumber first_failed() const noexcept { return failures_.first(); }
-    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const {
-        auto failure = failures_.find(number);
-        return failure == nullptr && is_given_up(number) ? given_up_ : failure;
-    }
+    std::shared_ptr<graph::Failure> failure_of(TaskNumber number) const { return failures_.find(number); }
     /// Likewise; the failure counts as delivered.
-    std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) {
-        auto failure = failures_.deliver(number);
-        return failure == nullptr && is_given_up(number) ? given_up_ : failure;
-    }
+    std::shared_ptr<graph::Failure> deliver_failure(TaskNumber number) { return failures_.deliver(number); }
     /// Undelivered roots of failures before `number`, which count as delivered from now on. See graph::Failures.
     std::vector<std::shared_ptr<graph::RootFailure>> deliver_failures_before(TaskNumber number) {
         return failures_.deliver_before(number);
@@ -101,17 +103,12 @@ class TaskBooks {
     }
 
     // ---- the last resort
-    /// A step was left half done, or a report of a thread was lost.
-    void distrust() noexcept { distrusted_.store(true); }
-    bool are_distrusted() const noexcept { return distrusted_.load(); }
-    /// From here on no task is known to have ended well.
-    void give_up() noexcept;
-    bool are_given_up() const noexcept { return given_up_from_.load(std::memory_order_acquire) != 0; }
-    /// The books were given up before this task was known to have ended well.
-    bool is_given_up(TaskNumber number) const noexcept {
-        const TaskNumber from = given_up_from_.load(std::memory_order_acquire);
-        return from != 0 && number >= from;
-    }
+    /// A step was left half done, or what a thread had to tell. Any thread, for ever.
+    void lose() noexcept { lost_.store(true); }
+    bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
+    /// Of a lost runtime, when nothing of it runs: every task leaves the table, and who waits for one is woken. By the
+    /// thread that settles tasks, without the order lock. O(unsettled tasks).
+    void end_all() noexcept;
     /// What fails for want of host memory fails with this error, which was made while there was some.
     const std::exception_ptr& no_host_memory() const noexcept { return no_host_memory_; }
 
@@ -119,16 +116,14 @@ class TaskBooks {
     static constexpr std::uint64_t barrier_bit = 1ull << 47;
     static constexpr TaskNumber last_ = barrier_bit - 1;
 
-    [[noreturn]] void throw_not_open() const;
+    [[noreturn]] void throw_not_usable(bool must_be_open) const;
+    void leave(Task& task) noexcept;
 
     // What every submit and every turn of the scheduler look at: on a cache line with what does not change.
     const std::uint16_t runtime_number_;
     std::atomic<bool> closed_{false};
-    std::atomic<bool> distrusted_{false};
-    /// None from this one on is known to have ended well; 0: the books are whole.
-    std::atomic<TaskNumber> given_up_from_{0};
+    std::atomic<bool> lost_{false};
     const std::exception_ptr no_host_memory_;
-    std::shared_ptr<graph::Failure> given_up_;  ///< of all tasks from given_up_from_ on
 
     alignas(64) locks::Mutex order_;
     graph::HeldBytes held_;

@@ -59,7 +59,6 @@ SchedulerTurns::SchedulerTurns(const Platform& platform, TaskBooks& books, Failu
       outgoing_(platform, books, words, shortages, engine),
       scheduler_(std::make_unique<schedule::Scheduler>(outgoing_, books.table(), options_for(platform, emitter),
                                                        platform.limits_bytes())),
-      giving_up_(books, engine),
       look_times_(watchdog_interval(platform.config()), LookTimes::Clock::now()) {
     outgoing_.connect(*scheduler_);
 }
@@ -84,10 +83,13 @@ void SchedulerTurns::end() noexcept {
 
 void SchedulerTurns::run() {
     const std::chrono::milliseconds interval = watchdog_interval(platform_.config());
+    const auto must_end_lost = [this] { return books_.is_lost() && !has_ended_lost_; };
     while (!stop_.load()) {
         help();
-        sleeper_.wait([this] { return (!message_queue_.empty() && !baton_.is_taken()) || stop_.load(); }, interval,
-                      looks_before_turn);
+        if (must_end_lost()) end_lost();
+        sleeper_.wait(
+            [&] { return (!message_queue_.empty() && !baton_.is_taken()) || must_end_lost() || stop_.load(); },
+            interval, looks_before_turn);
         if (const auto now = LookTimes::Clock::now(); look_times_.is_due(now) && !post_interval_passed())
             look_times_.taken(now);
     }
@@ -116,7 +118,7 @@ void SchedulerTurns::hand_over_no_more() noexcept {
 
 bool SchedulerTurns::take_turn() noexcept {
     if (message_queue_.empty() || !baton_.try_take()) return false;
-    turn_or_give_up();
+    turn_or_lose();
     let_go_of_baton();
     return true;
 }
@@ -124,14 +126,7 @@ bool SchedulerTurns::take_turn() noexcept {
 // Log messages are made once the baton is free: their words ask the driver and the system.
 void SchedulerTurns::let_go_of_baton() noexcept {
     const Outgoing::News news = outgoing_.take_news();
-    graph::Task* dropped = giving_up_.take_dropped_payloads();
     baton_.let_go();
-    for (graph::Task* next = nullptr; dropped != nullptr; dropped = next) {
-        next = dropped->next_published;
-        // A wait in a destructor of the program's is refused, not begun.
-        const engine::TaskScope scope(platform_.runtime_mark(), false);
-        dropped->drop_payload();
-    }
     if (!news.roots.empty()) [[unlikely]]
         log_news(news);
 }
@@ -158,10 +153,8 @@ void SchedulerTurns::turn() {
     trace::Sink* const listener = emitter_.sink();
     const std::int64_t begin_ns = listener != nullptr ? trace::clock_ns() : 0;
     messages_.clear();
-    next_message_ = 0;
     message_queue_.take(messages_);
-    if (books_.are_distrusted())
-        return;  // a message before these may be lost, and they would tell another story without it
+    if (books_.is_lost()) return;
     std::size_t handled = 0;
     const auto count = [&]() KMM_REQUIRES(baton_) {
         if (++handled % messages_per_dispatch == 0) schedule_more();
@@ -171,11 +164,9 @@ void SchedulerTurns::turn() {
             if (following->task != nullptr) following->task->prefetch(prefetched_list_bytes);
         if (m.what != Message::What::submit) {
             handle(m);
-            ++next_message_;
             count();
             continue;
         }
-        ++next_message_;
         scheduler_->foresee(*m.task);
         for (graph::Task *t = m.task, *next = nullptr; t != nullptr; t = next) {
             next = t->next_published;  // the record may be reused soon
@@ -192,39 +183,25 @@ void SchedulerTurns::turn() {
         listener->note({.what = trace::What::turn, .begin_ns = begin_ns, .end_ns = trace::clock_ns()});
 }
 
-void SchedulerTurns::turn_or_give_up() noexcept {
-    if (!giving_up_.has_begun()) {
-        try {
-            turn();
-            if (!books_.are_distrusted()) return;
-        } catch (...) {
-            // Books are kept in reserved memory, and nothing else throws here: that is used up too.
-        }
+void SchedulerTurns::turn_or_lose() noexcept {
+    try {
+        turn();
+    } catch (...) {
+        // Books are kept in reserved memory, and nothing else throws here: that is used up too.
+        lost();
     }
-    give_up();
 }
 
-/// Also whenever something has ended since, or tasks were published.
-void SchedulerTurns::give_up() noexcept {
-    books_.give_up();
-    if (!giving_up_.has_begun()) giving_up_.begin(*scheduler_, outgoing_);
-    read_after_giving_up();
-    // So that no lane waits for a position that is never handed over. Each time: functions that have returned since may
-    // have put more on theirs.
-    if (!ends_)
-        for (const auto& thread : engine_.device_threads()) thread->no_more_instructions();
-    giving_up_.settle_what_is_over();
-}
-
-void SchedulerTurns::read_after_giving_up() noexcept {
-    const auto read = [this](std::size_t first) KMM_REQUIRES(baton_) {
-        for (; first < messages_.size(); ++first) giving_up_.came_back(messages_[first]);
-        messages_.clear();
-        next_message_ = 0;
-    };
-    read(next_message_);
-    message_queue_.take(messages_);
-    read(0);
+void SchedulerTurns::end_lost() noexcept {
+    log::last_words(log::Level::critical, "the host has no memory for the books of a kmm runtime: its tasks fail");
+    take_baton();  // of a turn that goes on nothing is handed out behind this
+    engine_.stop();
+    let_go_of_baton();
+    engine_.wait_until_stopped();
+    take_baton();
+    books_.end_all();
+    let_go_of_baton();
+    has_ended_lost_ = true;
 }
 
 void SchedulerTurns::handle(Message& m) {
@@ -273,14 +250,6 @@ void SchedulerTurns::publish(graph::TaskList& ahead, graph::TaskList& tasks, gra
     behind.clear();
 }
 
-void SchedulerTurns::lose(graph::TaskList& tasks) noexcept {
-    const auto numbered =
-        std::partition(tasks.begin(), tasks.end(), [](const graph::Task* t) { return t->number == 0; });
-    books_.unfinished().add(static_cast<std::uint64_t>(tasks.end() - numbered));
-    tasks.erase(numbered, tasks.end());
-    lost();
-}
-
 void SchedulerTurns::schedule_published(bool may_take_turn) {
     if (may_take_turn && take_turn() && message_queue_.empty()) return;
     sleeper_.wake();
@@ -300,51 +269,52 @@ void SchedulerTurns::post(Message&& message) {
     try {
         message_queue_.push(std::move(message));
     } catch (const std::bad_alloc&) {
-        giving_up_.came_back(message);
         lost();
     }
 }
 
 void SchedulerTurns::lost() noexcept {
-    books_.distrust();
-    message_queue_.ring();
+    books_.lose();
     sleeper_.wake();
 }
 
+// Arrays that were released just now are read of first. Of a lost runtime nothing can be had.
 graph::FenceSet SchedulerTurns::take_back_bounce() {
-    return with_everything_read(
-        [](schedule::Scheduler& scheduler, Outgoing&) { return scheduler.residency().take_bounce(); });
+    take_baton();
+    const Release release(*this);
+    read_everything();
+    return books_.is_lost() ? graph::FenceSet() : scheduler_->residency().take_bounce();
 }
 
 bool SchedulerTurns::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                                graph::FenceSet* users) {
-    // Arrays that were released just now are read of first.
-    return with_everything_read([&](schedule::Scheduler& scheduler, Outgoing&) {
-        if (books_.are_given_up()) return false;
-        return scheduler.residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
-    });
+    take_baton();
+    const Release release(*this);
+    read_everything();
+    return !books_.is_lost() &&
+           scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
 }
 
 memory::Reclaimed SchedulerTurns::reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
                                           std::size_t wanted_bytes, bool at_once) {
-    return with_everything_read([&](schedule::Scheduler& scheduler, Outgoing& outgoing) KMM_UNCHECKED_LOCKS {
-        memory::Reclaimed reclaimed;
-        if (books_.are_given_up() || ends_) return reclaimed;
-        struct Flush {
-            SchedulerTurns& turns;
-            Outgoing& outgoing;
-            ~Flush() {
-                try {
-                    outgoing.flush();
-                } catch (const std::bad_alloc&) {
-                    turns.lost();  // copies stand in the books that no device gets
-                }
+    memory::Reclaimed reclaimed;
+    take_baton();
+    const Release release(*this);
+    read_everything();
+    if (books_.is_lost() || ends_) return reclaimed;
+    struct Flush {
+        SchedulerTurns& turns;
+        ~Flush() KMM_UNCHECKED_LOCKS {
+            try {
+                turns.outgoing_.flush();
+            } catch (const std::bad_alloc&) {
+                turns.lost();  // copies stand in the books that no device gets
             }
-        } const copies_go_out{*this, outgoing};
-        reclaimed = scheduler.residency().reclaim(memory, regions, wanted_bytes, at_once);
-        outgoing.refused(memory);
-        return reclaimed;
-    });
+        }
+    } const copies_go_out{*this};
+    reclaimed = scheduler_->residency().reclaim(memory, regions, wanted_bytes, at_once);
+    outgoing_.refused(memory);
+    return reclaimed;
 }
 
 }  // namespace kmm::detail

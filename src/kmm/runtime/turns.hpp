@@ -14,7 +14,6 @@
 #include "kmm/engine/baton.hpp"
 #include "kmm/engine/mailbox.hpp"
 #include "kmm/engine/sleeper.hpp"
-#include "kmm/runtime/giving_up.hpp"
 #include "kmm/runtime/look_times.hpp"
 #include "kmm/runtime/outgoing.hpp"
 #include "kmm/schedule/scheduler.hpp"
@@ -42,8 +41,6 @@ class SchedulerTurns final : public engine::Mailbox {
     /// Tasks and helpers that have taken their places, in the order of their numbers, those that come `ahead` of all
     /// first; with the order lock held. Empties the lists.
     void publish(graph::TaskList& ahead, graph::TaskList& tasks, graph::TaskList& behind) noexcept;
-    /// They took places and cannot be published: the runtime gives up. Those without a number stay in the list.
-    void lose(graph::TaskList& tasks) noexcept;
     /// Sees to it that a turn is taken, by this thread once at most if `may_take_turn`. After `publish`, without the
     /// order lock.
     void schedule_published(bool may_take_turn);
@@ -51,7 +48,7 @@ class SchedulerTurns final : public engine::Mailbox {
     void release(memory::Array& array) noexcept;
 
     /// Runs `f(scheduler, outgoing)` under the baton. For questions of the program: short, and nothing is issued.
-    /// Yields until it has the baton.
+    /// Yields until it has the baton. OM when the runtime is lost: then the scheduler's state is not known.
     template<typename F> auto with_baton(F&& f) KMM_EXCLUDES(baton_);
     /// Likewise, after all messages that were posted before have been handled.
     template<typename F> auto with_everything_read(F&& f) KMM_EXCLUDES(baton_);
@@ -70,8 +67,6 @@ class SchedulerTurns final : public engine::Mailbox {
 
     /// The threads of devices are going: nothing is handed over any more.
     void hand_over_no_more() noexcept;
-    /// When all threads have ended.
-    void delete_dropped_arrays() noexcept KMM_UNCHECKED_LOCKS { giving_up_.delete_dropped_arrays(*scheduler_); }
 
   private:
     struct Release;
@@ -80,11 +75,13 @@ class SchedulerTurns final : public engine::Mailbox {
     bool post_interval_passed() noexcept;
     bool take_turn() noexcept;
     void turn() KMM_REQUIRES(baton_);
-    /// `turn`, after which the books are whole or given up.
-    void turn_or_give_up() noexcept KMM_REQUIRES(baton_);
-    void give_up() noexcept KMM_REQUIRES(baton_);
-    /// What the turn that was broken off has not read to the end, and what came since.
-    void read_after_giving_up() noexcept KMM_REQUIRES(baton_);
+    /// `turn`, after which the books are whole or the runtime is lost.
+    void turn_or_lose() noexcept KMM_REQUIRES(baton_);
+    void read_everything() noexcept KMM_REQUIRES(baton_) {
+        if (!message_queue_.empty()) turn_or_lose();
+    }
+    /// Of a lost runtime, once, by the scheduler's thread: what runs is waited for, and then every task has ended.
+    void end_lost() noexcept KMM_EXCLUDES(baton_);
     void handle(engine::Message& message) KMM_REQUIRES(baton_);
     void schedule_more() KMM_REQUIRES(baton_) {
         scheduler_->dispatch();
@@ -105,15 +102,14 @@ class SchedulerTurns final : public engine::Mailbox {
     alignas(64) engine::MessageQueue message_queue_;  // apart from what does not change
     alignas(64) engine::Baton baton_;
     graph::Vector<engine::Message> messages_ KMM_GUARDED_BY(baton_);
-    std::size_t next_message_ KMM_GUARDED_BY(baton_) = 0;  ///< the first of them that was not handled to the end
     Outgoing outgoing_ KMM_GUARDED_BY(baton_);
     std::unique_ptr<schedule::Scheduler> scheduler_ KMM_POINTEE_GUARDED_BY(baton_);
-    GivingUp giving_up_;  ///< the baton guards what it does not let any thread do
     bool ends_ KMM_GUARDED_BY(baton_) = false;
 
     engine::Sleeper sleeper_;
     LookTimes look_times_;
     std::atomic<bool> stop_{false};
+    bool has_ended_lost_ = false;  ///< of the scheduler's thread
     std::thread thread_;
 };
 
@@ -132,13 +128,15 @@ struct SchedulerTurns::Release {
 template<typename F> auto SchedulerTurns::with_baton(F&& f) KMM_UNCHECKED_LOCKS {
     take_baton();
     const Release release(*this);
+    books_.check_usable();
     return f(*scheduler_, outgoing_);
 }
 
 template<typename F> auto SchedulerTurns::with_everything_read(F&& f) KMM_UNCHECKED_LOCKS {
     take_baton();
     const Release release(*this);
-    if (!message_queue_.empty()) turn_or_give_up();
+    read_everything();
+    books_.check_usable();
     return f(*scheduler_, outgoing_);
 }
 

@@ -24,6 +24,13 @@ void RuntimeCore::throw_deadlock(TaskNumber number) const {
 
 bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline,
                                bool must_wait) {
+    if (!wait_until_gone(number, deadline, must_wait)) return false;
+    books_.check_usable();  // of a lost runtime tasks go without having ended well
+    return true;
+}
+
+bool RuntimeCore::wait_until_gone(TaskNumber number, const std::chrono::steady_clock::time_point* deadline,
+                                  bool must_wait) {
     using clock = std::chrono::steady_clock;
     if (number == 0 || books_.is_settled(number)) return true;
     if (deadline != nullptr && clock::now() >= *deadline) return false;
@@ -91,10 +98,7 @@ void RuntimeCore::throw_failure(TaskNumber number, std::uint32_t chunk_index, co
 
 void RuntimeCore::throw_undelivered(TaskNumber number) {
     const std::vector<std::shared_ptr<graph::RootFailure>> open = books_.deliver_failures_before(number);
-    if (open.empty()) {
-        if (books_.is_given_up(number)) std::rethrow_exception(books_.no_host_memory());
-        return;
-    }
+    if (open.empty()) return;
     std::exception_ptr error;
     try {
         error = words_.error_of(open);
@@ -105,17 +109,28 @@ void RuntimeCore::throw_undelivered(TaskNumber number) {
     std::rethrow_exception(error);
 }
 
+/// The program may free what its tasks use when this throws.
+bool RuntimeCore::commit_or_wait_until_lost(Batch& batch) {
+    try {
+        return commit(batch);
+    } catch (...) {
+        if (books_.is_lost()) wait_idle();
+        throw;
+    }
+}
+
 void RuntimeCore::synchronize() {
     if (inside_own_task()) throw_deadlock(books_.table().last());
-    const TaskNumber barrier = submit_join({}, true);
-    wait_settled(barrier, nullptr);
-    throw_undelivered(barrier);
+    JoinBatch batch(books_, {}, true);
+    commit_or_wait_until_lost(batch);
+    wait_settled(batch.last(), nullptr);
+    throw_undelivered(batch.last());
 }
 
 void RuntimeCore::close() {
     if (inside_own_task()) throw_deadlock(books_.table().last());
     JoinBatch batch(books_, {}, true, true);
-    if (!commit(batch)) return;
+    if (!commit_or_wait_until_lost(batch)) return;
     const TaskNumber barrier = batch.last();
     wait_settled(barrier, nullptr);
     try {

@@ -174,7 +174,6 @@ void Scheduler::issue_kernel(Task& task) {
         s->note({.what = trace::What::launch, .lane = id, .position = fence.position, .task = task.number},
                 &instruction_waits_);
     outbox_.instruct(device, instruction);
-    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
     announce(task);
 }
 
@@ -252,7 +251,6 @@ void Scheduler::issue_transfer(Task& task) {
     residency_.issued(task, fence);
     task.state.store(TaskState::issued, std::memory_order_relaxed);
     outbox_.instruct(lane_info(fence.lane).device, instruction);
-    task.custody.store(graph::Custody::given_away, std::memory_order_relaxed);
     announce(task);
 }
 

@@ -120,12 +120,6 @@ class Scheduler final : private memory::Requests {
     }
     /// Arrays that may be deleted: the owner takes and deletes them.
     graph::Vector<memory::Array*>& freed_arrays() noexcept { return freed_arrays_; }
-    /// Calls `f` with the array of every copy that has not been reported as done.
-    template<typename F> void for_each_array_on_its_way(F&& f) {
-        for (const Lane& l : lanes_)
-            for (const InFlight& entry : l.in_flight)
-                if (entry.chunk != nullptr) f(*entry.chunk->array);
-    }
 
   private:
     struct InFlight {

@@ -526,21 +526,21 @@ TEST(DeviceThread, ends_when_all_that_was_handed_in_is_done) {
     EXPECT_EQ(f.mailbox.num_lost(), 0u);
 }
 
-TEST(DeviceThread, once_no_instruction_comes_nobody_waits_for_positions_that_never_will) {
+TEST(DeviceThread, that_stops_feeding_waits_for_what_the_device_has_and_drops_the_rest) {
     Fixture f;
     f.driver.hold(f.stream(compute));
     f.push_kernels(compute, 1);
     f.await_calls("launch", 1);
-    f.thread->no_more_instructions();
-    kmm::graph::FenceSet never;
-    never.add({other_compute, 99});
-    f.lanes.wait_on_host(never);
+    f.thread->stop_feeding();
+    f.push_kernels(compute, 3);
+    while (f.lanes.enqueued(other_compute) != Lanes::end_of_lane) std::this_thread::yield();
     EXPECT_FALSE(f.lanes.passed({compute, 1})) << "what is on its way is waited for";
-    EXPECT_EQ(f.lanes.enqueued(compute), Lanes::end_of_lane);
     f.driver.release_all();
-    never.add({compute, 99});
-    f.lanes.wait_on_host(never);
-    EXPECT_EQ(f.num_run.load(), 1);
+    f.thread->wait_until_stopped();
+    EXPECT_EQ(f.driver.count("launch"), 1u);
+    EXPECT_TRUE(f.failed.contains(99)) << "what comes after it is skipped";
+    for (const auto lane : {compute, other_compute, up})
+        EXPECT_TRUE(f.lanes.passed({lane, 99})) << "no thread waits for it";
     EXPECT_FALSE(f.lanes.passed({launcher, 1})) << "functions that run may still put something there";
 }
 

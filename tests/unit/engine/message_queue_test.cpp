@@ -54,16 +54,6 @@ TEST(MessageQueue, goes_on_in_the_memory_of_what_it_is_emptied_into_so_that_it_s
     EXPECT_EQ(others.data(), memory);
 }
 
-TEST(MessageQueue, a_ring_without_a_message_is_seen_once) {
-    MessageQueue queue;
-    queue.ring();
-    EXPECT_FALSE(queue.empty());
-    Messages taken;
-    queue.take(taken);
-    EXPECT_TRUE(taken.empty());
-    EXPECT_TRUE(queue.empty());
-}
-
 TEST(MessageQueue, the_tasks_of_a_submit_are_one_message_between_its_helpers) {
     MessageQueue queue;
     std::deque<Task> tasks(6);

@@ -88,6 +88,31 @@ struct Tasks {
     }
 };
 
+TEST(Workers, whose_queue_is_dropped_run_nothing_more_and_what_runs_is_waited_for) {
+    Gate begun, goes_on;
+    std::atomic<int> num_run{0};
+    std::atomic<bool> none_runs{false};
+    TestWorkers threads(1, [&](TestWorkers&, Task&) {
+        begun.open();
+        EXPECT_TRUE(goes_on.wait());
+        EXPECT_FALSE(none_runs.load());
+        ++num_run;
+    });
+    Tasks tasks(3);
+    threads.push(tasks.records[0]);
+    threads.push(tasks.records[1]);
+    ASSERT_TRUE(begun.wait());
+    threads.drop_queue();
+    threads.push(tasks.records[2]);
+    std::thread waiting([&] {
+        threads.wait_until_none_runs();
+        none_runs.store(true);
+    });
+    goes_on.open();
+    waiting.join();
+    EXPECT_EQ(num_run.load(), 1);
+}
+
 TEST(Workers, one_thread_runs_tasks_in_the_order_of_queueing) {
     Tasks tasks(500);
     std::vector<kmm::graph::TaskNumber> ran;

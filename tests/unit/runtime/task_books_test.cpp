@@ -152,24 +152,24 @@ TEST(TaskBooks, closed_books_take_no_task_and_still_know_how_tasks_end) {
     EXPECT_EQ(rt.books.failure_of(task)->root->number, task);
 }
 
-TEST(TaskBooks, of_books_that_are_given_up_no_task_that_had_not_settled_is_known_to_have_ended_well) {
+TEST(TaskBooks, of_a_lost_runtime_every_question_is_refused_and_every_task_ends_at_once) {
     Runtime rt;
     const auto tasks = rt.submit(4);
     rt.succeed(tasks[0]);
     rt.succeed(tasks[2]);  // behind one that has not settled
-    rt.books.give_up();
-    rt.succeed(tasks[1]);
-    EXPECT_TRUE(rt.books.are_distrusted());
-    EXPECT_FALSE(rt.books.is_given_up(tasks[0]));
-    EXPECT_EQ(rt.books.failure_of(tasks[0]), nullptr);
-    for (const std::size_t i : {1, 2, 3}) {
-        ASSERT_NE(rt.books.failure_of(tasks[i]), nullptr) << i;
-        EXPECT_THROW(std::rethrow_exception(rt.books.failure_of(tasks[i])->root->cause), kmm::OutOfMemory);
-    }
-    EXPECT_THROW(rt.books.check_open(), kmm::OutOfMemory) << "and no new one is taken";
-    EXPECT_TRUE(rt.books.deliver_all_failures().empty()) << "a wait for a task tells of it";
-    rt.books.give_up();
-    EXPECT_FALSE(rt.books.is_given_up(tasks[0])) << "the first time counts";
+    EXPECT_NO_THROW(rt.books.check_usable());
+    rt.books.lose();
+    EXPECT_TRUE(rt.books.is_lost());
+    EXPECT_THROW(rt.books.check_open(), kmm::OutOfMemory);
+    EXPECT_THROW(rt.books.check_usable(), kmm::OutOfMemory);
+    EXPECT_NO_THROW(rt.books.refuse_after_fork()) << "a wait goes on until nothing runs";
+    EXPECT_EQ(rt.books.unfinished().count(), 2u);
+    std::thread waiting(
+        [&] { EXPECT_TRUE(rt.books.waits().wait(tasks[3], nullptr, std::chrono::hours(1), [] { return true; })); });
+    rt.books.end_all();
+    waiting.join();
+    EXPECT_EQ(rt.books.unfinished().count(), 0u);
+    for (const TaskNumber task : tasks) EXPECT_TRUE(rt.books.is_settled(task));
 }
 
 TEST(TaskBooks, arrays_are_numbered_from_one) {
