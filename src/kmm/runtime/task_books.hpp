@@ -5,8 +5,8 @@
 // scheduler, devices, words. Any thread, but for what says otherwise.
 //
 // The last resort: where the reserve of host memory is used up as well (graph/host_reserve.hpp), a step may be left
-// half done. The runtime is then *lost*: no turn of the scheduler is taken any more, nothing more is handed to a device,
-// and every call of the program throws OutOfMemory. What runs is waited for; then every task counts as ended.
+// half done. The runtime is then *lost*: the scheduler takes no turn any more, devices get nothing more, and every call
+// of the program throws OutOfMemory. What runs is waited for; then every task counts as ended.
 #pragma once
 
 #include <atomic>
