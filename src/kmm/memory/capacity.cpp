@@ -469,7 +469,7 @@ bool Residency::compact(MemoryIndex m) {
     FenceSet last;
     for (const Shift& s : shifts) {
         Replica& r = *s.replica;
-        const bool has_content = is_valid(*r.chunk, m) || r.has_ghosts() || (m.is_host() && r.chunk->is_in_parts());
+        const bool has_content = r.has_ghosts() || (r.version != 0 && r.version == r.chunk->version);
         if (has_content && m.is_host()) {
             requests_.move_on_host(r.chunk->first_aligned(s.to), r.address, r.chunk->size_bytes);
         } else if (has_content) {

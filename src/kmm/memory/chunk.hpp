@@ -45,19 +45,21 @@ struct Chunk {
     /// The only copy was lost (a failed write-back, a lost device); cleared when the content is replaced.
     std::shared_ptr<graph::RootFailure> lost;
     // Ticks of residency's clock, which order events around a failed copy.
-    std::uint64_t copied_at = 0;    ///< the latest copy that was requested
-    std::uint64_t replaced_at = 0;  ///< the latest write that owes nothing to the content before
-    std::uint64_t spoiled_at = 0;   ///< when it was told last that a copy had failed
-    /// The version of which the host's replica holds only the parts that tasks will still read, while no replica holds
-    /// all of it. The next write replaces the chunk.
-    std::uint64_t parts_version = 0;
+    std::uint64_t copied_at = 0;     ///< the latest copy that was requested
+    std::uint64_t replaced_at = 0;   ///< the latest write that owes nothing to the content before
+    std::uint64_t spoiled_at = 0;    ///< when it was told last that a copy had failed
     std::uint64_t evicted_from = 0;  ///< a bit for each memory (was_evicted_from)
+    Ghosts* ghosts = nullptr;        ///< of its replicas that hold no more
 
     Chunk() noexcept : alignment_log2(log2_of(heap_alignment) & 0xff), made_at(0) {}
     Chunk(Array& of, std::uint32_t number, std::size_t size, std::size_t aligned_to) noexcept
         : array(&of), index(number), size_bytes(size), alignment_log2(log2_of(aligned_to) & 0xff), made_at(0) {}
 
-    bool is_in_parts() const noexcept { return version != 0 && parts_version == version; }
+    /// The host alone holds the content, and only what tasks will still read of it. O(replicas).
+    bool is_in_parts() const noexcept {
+        const Replica& host = replicas[MemoryIndex::host()];
+        return version != 0 && host.version == version && host.holds == Holds::last_parts;
+    }
     /// Whether the current version was evicted from `m` and not fetched since: fetching it again is thrash. Not counted
     /// for memories beyond the first 64.
     bool was_evicted_from(MemoryIndex m) const noexcept { return (evicted_from & bit_of(m)) != 0; }

@@ -110,18 +110,22 @@ bool Residency::lie_side_by_side(const Task& task, const Across& across) const n
 bool Residency::holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept {
     if (is_valid(chunk, m)) return true;
     const Replica& r = chunk.replicas[m];
-    return r.has_ghosts() && chunk.version != 0 && r.ghosts().hold(chunk.version, part);
+    return r.has_ghosts() && chunk.version != 0 && r.version == chunk.version && Ghosts::of(r).hold(part);
 }
 
 bool Residency::lacks_part(const Task& task, const Access& piece) noexcept {
     return !holds_part(*piece.chunk, task.memory, part_of(task, piece).box);
 }
 
-/// Whether the piece can be copied in without waiting for readers of other parts.
+/// Whether the part can be copied in without waiting for readers of the parts that are there.
+bool Residency::comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept {
+    const Replica& r = chunk.replicas[m];
+    return r.has_ghosts() && r.version == chunk.version && !Ghosts::of(r).overlap(part);
+}
+
 bool Residency::part_comes_beside(const Task& task, const Access& piece) noexcept {
     const Chunk& c = *piece.chunk;
-    const Replica& r = c.replicas[task.memory];
-    return r.has_ghosts() && r.ghosts().have_room_for(c.version, box_to_fetch(c, part_of(task, piece).box));
+    return comes_beside(c, task.memory, box_to_fetch(c, part_of(task, piece).box));
 }
 
 /// Whether kernels of other devices write the chunk, and none in `m`, as far as known. O(memories).
@@ -377,7 +381,7 @@ bool Residency::take_gaps(const Task& task, const Across& across) {
 
 /// Of a replica that is not valid. Throws std::bad_alloc where no record was reserved, and nothing has changed.
 void Residency::make_ghosts(Replica& replica) {
-    if (!replica.has_ghosts()) replica.set_ghosts(spaces_[replica.memory()].ghosts.take());
+    if (!replica.has_ghosts()) spaces_[replica.memory()].ghosts.take().link_to(replica);
 }
 
 /// To another place in the same memory, behind all that uses either.
@@ -491,18 +495,21 @@ void Residency::fetch_ghosts(Task& task, const Across& across) {
         Replica& s = c.replicas.at(from);
         Replica& d = c.replicas.at(m);
         // Beside other parts it comes after what these came after, and those who read them go on.
-        const bool comes_beside = d.ghosts().have_room_for(c.version, box);
+        const bool is_beside = comes_beside(c, m, box);
         FenceSet waits;
         s.add_writers_to(waits);
         d.for_each_user([&](Use use, const Fence& f) {
-            if (!comes_beside || use == Use::arrival) waits.add(f);
+            if (!is_beside || use == Use::arrival) waits.add(f);
         });
         c.copied_at = ++tick_;
         const Fence fence = requests_.copy_part(c, from, m, s.address, d.address, waits, task, part);
         d.content_at = c.copied_at;
-        if (!comes_beside) forget_users(d);
+        if (!is_beside) forget_users(d);
         add_user(d, Use::arrival, fence);
-        d.ghosts().add(c.version, box);
+        Ghosts& ghosts = Ghosts::of(d);
+        if (d.version != c.version) ghosts.clear();
+        d.version = c.version;
+        ghosts.add(box);
         add_user(s, Use::copy_read, fence);
         s.tick = ++tick_;
         reindex_all(c);

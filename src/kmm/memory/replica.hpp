@@ -161,13 +161,17 @@ class ReplicaUsers {
     std::uint8_t uses_ = 0;  ///< two bits for each fence
 };
 
-/// Of a chunk that has a block in that memory. Valid when `version` is the chunk's.
-struct Replica : ReplicaUsers {
-    /// In place of the version of a replica that holds parts of the chunk: with this bit, half of the address of their
-    /// record, which is even. No version is so large.
-    static constexpr std::uint64_t ghosts_mark = std::uint64_t{1} << 63;
+/// How much a replica holds of the content of its version.
+enum class Holds : std::uint8_t {
+    all,
+    ghosts,      ///< parts of which there are copies elsewhere: which ones the chunk knows (ghosts.hpp)
+    last_parts,  ///< what tasks will still read before the next write replaces the chunk, and no replica holds all
+};
 
+/// Of a chunk that has a block in that memory. Valid when `version` is the chunk's, and it holds all of it.
+struct Replica : ReplicaUsers {
     std::uint8_t block_distance = 0;  ///< from the block's start to the address, in units of the heap's alignment
+    Holds holds = Holds::all;
     std::uint16_t place_in_slab = 0;
     std::uint16_t order = 0;     ///< of the memory, as Replicas has them
     Replica* next = nullptr;     ///< of the chunk; or the next free record
@@ -182,10 +186,8 @@ struct Replica : ReplicaUsers {
     Chunk* chunk = nullptr;
     Victim* victim = nullptr;  ///< its place in the order of victims, while its memory keeps one
 
-    bool has_ghosts() const noexcept { return (version & ghosts_mark) != 0; }
-    /// Only if `has_ghosts`.
-    Ghosts& ghosts() const noexcept { return *reinterpret_cast<Ghosts*>(version << 1); }
-    void set_ghosts(Ghosts& record) noexcept { version = ghosts_mark | reinterpret_cast<std::uintptr_t>(&record) >> 1; }
+    bool holds_all_of(std::uint64_t wanted) const noexcept { return version == wanted && holds == Holds::all; }
+    bool has_ghosts() const noexcept { return holds == Holds::ghosts; }
     bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
     static std::uint16_t order_of(MemoryIndex m) noexcept { return static_cast<std::uint16_t>(m.index() - 1u); }
     MemoryIndex memory() const noexcept {

@@ -116,7 +116,7 @@ void Residency::released(Array& array) {
 
 bool Residency::valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
     for (const Replica& r : chunk.replicas)
-        if (r.version == chunk.version && r.memory() != m) return true;
+        if (r.holds_all_of(chunk.version) && r.memory() != m) return true;
     return false;
 }
 
@@ -126,7 +126,7 @@ MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noex
     int best_score = 0;
     for (const Replica& r : chunk.replicas) {
         const MemoryIndex i = r.memory();
-        if (i == to || r.version != chunk.version) continue;
+        if (i == to || !r.holds_all_of(chunk.version)) continue;
         const int score = (i.is_host() ? 2 : requests_.linked(i, to) ? 3 : 1) * 2 + (r.writer_pins == 0 ? 1 : 0);
         if (score > best_score) best = i, best_score = score;
     }
@@ -136,7 +136,7 @@ MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noex
 /// Where a transfer reads the chunk: in the memory that it writes to, if it is there.
 MemoryIndex Residency::read_from(const Chunk& chunk, MemoryIndex m) const noexcept {
     const Replica* const here = chunk.replicas.find(m);
-    if (here != nullptr && here->version == chunk.version) return m;
+    if (here != nullptr && here->holds_all_of(chunk.version)) return m;
     return chunk.is_in_parts() ? MemoryIndex::host() : source_for(chunk, m);
 }
 
@@ -145,7 +145,7 @@ std::size_t Residency::missing_bytes(const Task& task) const noexcept {
     for (const Access& a : task.accesses) {
         if (!needs_place(a) || a.gathers || a.is_piece) continue;
         const Replica& r = a.chunk->replicas[task.memory];
-        if (r.address == 0 || (a.needs_content && r.version != a.chunk->version)) bytes += a.chunk->size_bytes;
+        if (r.address == 0 || (a.needs_content && !r.holds_all_of(a.chunk->version))) bytes += a.chunk->size_bytes;
     }
     for (const graph::Across& across : task.across()) bytes += missing_across(task, across);
     return bytes;
@@ -488,7 +488,12 @@ Placement Residency::place_in_forms(Task& task) {
 }
 
 void Residency::set_version(Replica& replica, std::uint64_t version) noexcept {
-    if (replica.has_ghosts()) spaces_[replica.memory()].ghosts.give(replica.ghosts());
+    if (replica.has_ghosts()) {
+        Ghosts& ghosts = Ghosts::of(replica);
+        ghosts.unlink_from(replica);
+        spaces_[replica.memory()].ghosts.give(ghosts);
+    }
+    replica.holds = Holds::all;
     replica.version = version;
 }
 
@@ -501,10 +506,10 @@ void Residency::written(Chunk& chunk, Replica& at, bool owes_nothing) {
         chunk.replaced_at = tick_;
         chunk.lost.reset();
     }
-    const std::uint64_t had = at.version;
+    const bool had_all = at.holds_all_of(before);
     set_version(at, chunk.version);
     // Tasks that write parts of one chunk, one after the other where it is, change nothing for each other.
-    if (before == 0 || had != before) notify(chunk, at.memory());
+    if (before == 0 || !had_all) notify(chunk, at.memory());
     for (auto next = chunk.replicas.begin(); next != chunk.replicas.end();) {
         Replica& r = *next;
         ++next;
@@ -592,7 +597,7 @@ void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::sh
     chunk.spoiled_at = ++tick_;
     if (chunk.replaced_at > copied_at) return;  // only earlier tasks may still use it
     bool any_good = false;
-    for (Replica& r : chunk.replicas) any_good |= r.version == chunk.version && r.content_at < copied_at;
+    for (Replica& r : chunk.replicas) any_good |= r.holds_all_of(chunk.version) && r.content_at < copied_at;
     if (any_good) {
         for (Replica& r : chunk.replicas)
             if (r.content_at >= copied_at) set_version(r, 0);  // fetched again
@@ -606,7 +611,8 @@ void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::sh
 void Residency::part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at) {
     Replica* const r = chunk.replicas.find(m);
     if (r == nullptr || !r->has_ghosts() || r->content_at < copied_at) return;
-    r->ghosts().clear();
+    Ghosts::of(*r).clear();
+    r->version = 0;  // what comes next waits for those who may still read the failed parts
     notify(chunk, m);
 }
 

@@ -223,7 +223,7 @@ class Residency {
     void tell_again(Space& space);
     void forget_passed(Space& space, std::size_t most);
     static bool needs_copy(const Chunk& chunk, MemoryIndex m) noexcept {
-        return chunk.replicas[m].version != chunk.version;
+        return !chunk.replicas[m].holds_all_of(chunk.version);
     }
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
     MemoryIndex read_from(const Chunk& chunk, MemoryIndex m) const noexcept;
@@ -248,11 +248,13 @@ class Residency {
     bool lie_side_by_side(const graph::Task& task, const graph::Across& across) const noexcept;
     static bool holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept;
     static bool lacks_part(const graph::Task& task, const graph::Access& piece) noexcept;
+    static bool comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept;
     static bool part_comes_beside(const graph::Task& task, const graph::Access& piece) noexcept;
     bool have_room_beside(const graph::Task& task, std::size_t bytes) noexcept;
     bool has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
     bool find_ghosts(graph::Task& task, const graph::Across& across) noexcept;
     void make_ghosts(Replica& replica);
+    /// It holds all of the version, or will when its arrivals are there; 0: nothing.
     void set_version(Replica& replica, std::uint64_t version) noexcept;
     void fetch_ghosts(graph::Task& task, const graph::Across& across);
     bool take_gaps(const graph::Task& task, const graph::Across& across);
@@ -333,7 +335,7 @@ class Residency {
     void wake(const graph::TaskList& tasks);
     bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
     static bool is_valid(const Chunk& chunk, MemoryIndex m) noexcept {
-        return chunk.version != 0 && chunk.replicas[m].version == chunk.version;
+        return chunk.version != 0 && chunk.replicas[m].holds_all_of(chunk.version);
     }
     /// Whether it may leave `m` without being saved.
     bool is_clean(const Chunk& chunk, MemoryIndex m) const noexcept {

@@ -209,7 +209,8 @@ Fence Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts
         bytes = 0;
         chunk.copied_at = ++tick_;
         fence = requests_.copy_parts(chunk, m, to, r.address, h.address, waits, part_readers_, &bytes);
-        chunk.parts_version = chunk.version;
+        set_version(h, chunk.version);
+        h.holds = Holds::last_parts;
     } else {
         chunk.copied_at = ++tick_;
         fence = requests_.copy(chunk, m, to, r.address, h.address, waits, nullptr);

@@ -346,7 +346,7 @@ class Swap : public Compaction {
         bytes_.fill(chunk.replicas[m].address, chunk.size_bytes, value);
     }
     bool is_right(Chunk& chunk, MemoryIndex m) {
-        return chunk.replicas[m].version == chunk.version &&
+        return chunk.replicas[m].holds_all_of(chunk.version) &&
                bytes_.is_filled(chunk.replicas[m].address, chunk.size_bytes, values_[&chunk]);
     }
     /// What was asked for happens, in that order.

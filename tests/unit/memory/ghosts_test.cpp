@@ -31,7 +31,8 @@ class GhostsTest : public AcrossTest {
     Task& read_edge() { return read_across(gpu, *a_, unit - 10, 2 * unit + 10); }
     bool hold(MemoryIndex m, std::size_t chunk, std::size_t begin, std::size_t end) const {
         const auto& r = a_->chunks[chunk].replicas[m];
-        return r.has_ghosts() && r.ghosts().hold(a_->chunks[chunk].version, box(begin, end));
+        return r.has_ghosts() && r.version == a_->chunks[chunk].version &&
+               kmm::memory::Ghosts::of(r).hold(box(begin, end));
     }
     std::unique_ptr<Array> a_;
 };

@@ -172,7 +172,7 @@ TEST(BusyReplicas, are_no_more_than_what_is_under_way_needs) {
 
 // ---------------------------------------------------------------------------------------------------------- residency
 
-bool is_newest(const Replica& r) { return r.version == r.chunk->version; }
+bool is_newest(const Replica& r) { return r.holds_all_of(r.chunk->version); }
 
 class Records : public ResidencyTest {
   protected:

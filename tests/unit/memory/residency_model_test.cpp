@@ -195,7 +195,7 @@ MemoryIndex Machine::home_of(const std::vector<Piece>& pieces) {
     const Piece& largest = *std::max_element(pieces.begin(), pieces.end(),
                                              [&](const Piece& a, const Piece& b) { return size(a) < size(b); });
     for (const auto& r : largest.chunk->replicas)
-        if (r.memory().is_device() && r.version == largest.chunk->version) return r.memory();
+        if (r.memory().is_device() && r.holds_all_of(largest.chunk->version)) return r.memory();
     return random_device();
 }
 
@@ -552,7 +552,7 @@ void Machine::check() const {
             if (c.version == 0 || c.lost != nullptr || expected_.at(&c).is_poisoned) continue;
             bool somewhere = false;
             for (const MemoryIndex m : residency_->memories())
-                somewhere |= c.replicas[m].address != 0 && c.replicas[m].version == c.version;
+                somewhere |= c.replicas[m].address != 0 && c.replicas[m].holds_all_of(c.version);
             const bool is_replaced = !c.next_uses.empty() && c.next_uses.first().replaces();
             EXPECT_TRUE(somewhere || is_replaced || has_parts_that_are_read(c))
                 << "nobody has the newest version of a chunk";
@@ -623,7 +623,7 @@ void Machine::read_all() {
             if (!expected_[&c].was_written() || is_failed || c.lost != nullptr) continue;
             Waiting waiting = make_task(host);
             for (const MemoryIndex m : residency_->memories())
-                if (c.replicas[m].address != 0 && c.replicas[m].version == c.version) waiting.task->memory = m;
+                if (c.replicas[m].address != 0 && c.replicas[m].holds_all_of(c.version)) waiting.task->memory = m;
             Access& a = waiting.task->accesses.emplace_back();
             a.chunk = &c;
             a.needs_content = true;

@@ -22,7 +22,7 @@ Holders holders_of(const memory::Residency& residency, memory::MemoryIndex m) {
         Holder& h = by_array[c.array->is_temporary() ? nullptr : c.array];
         h.size_bytes += residency.rounded(c.block_bytes());
         ++h.chunks;
-        if (c.replicas[m].version != c.version) ++h.stale_chunks;
+        if (!c.replicas[m].holds_all_of(c.version)) ++h.stale_chunks;
     });
     Holders result;
     for (auto& [array, holder] : by_array) {
