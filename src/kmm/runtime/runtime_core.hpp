@@ -64,7 +64,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     TaskNumber submit_join(const graph::Predecessors& predecessors, bool barrier);
     void release_array(memory::Array* array) noexcept;
 
-    // ---- waiting (waits.cpp)
+    // ---- waiting
     /// False at the deadline. DL inside a task of this runtime; OM of a lost runtime, when nothing of it runs any more.
     /// Does not look at failures.
     /// `must_wait`: waits even where no other thread can take this one's place; otherwise DL there.
