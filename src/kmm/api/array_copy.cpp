@@ -102,27 +102,8 @@ void copy_with_device(const CopyShared& shared, const StridedCopy& copy) {
         driver::StreamHandle stream;
         ~Drain() { (void)driver.synchronize_stream(stream); }
     } drain{driver, stream};
-    // Rows along the last axis; the axes before it are walked here.
-    const auto bytes = static_cast<std::int64_t>(shared.element_bytes);
-    std::int64_t index[max_rank] = {};
-    const bool row = copy.to_strides[max_rank - 1] == 1 && copy.from_strides[max_rank - 1] == 1;
-    const std::size_t run = shared.element_bytes * (row ? static_cast<std::size_t>(copy.sizes[max_rank - 1]) : 1);
-    const std::size_t axes = row ? max_rank - 1 : max_rank;
-    for (bool more = true; more;) {
-        std::int64_t to = 0, from = 0;
-        for (std::size_t k = 0; k < axes; ++k) {
-            to += index[k] * copy.to_strides[k];
-            from += index[k] * copy.from_strides[k];
-        }
-        driver::check(driver, driver.copy(copy.to + to * bytes, copy.from + from * bytes, run, stream),
-                      "copy between an array and device memory");
-        std::size_t k = axes;
-        while (k-- > 0) {
-            if (++index[k] < copy.sizes[k]) break;
-            index[k] = 0;
-        }
-        more = k < axes;
-    }
+    driver::check(driver, put_on_stream(copy, shared.element_bytes, driver, stream),
+                  "copy between an array and device memory");
     // What the program has put on its stream may take long, or wait for tasks that stand behind this one.
     std::optional<engine::Workers::Wait> wait;
     if (!shared.after->passed()) wait.emplace();

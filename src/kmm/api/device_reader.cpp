@@ -79,32 +79,21 @@ void DeviceReader::add_piece(std::uint32_t device, const StridedCopy& copy, cons
     add_box(half.num_pieces - 1, copy.from + offset_of(first, copy.from_strides) * step + first_byte, copy);
 }
 
-/// Coalesces: an axis whose elements follow each other without a gap belongs to the run inside it. Never with the box
-/// before: chunks can lie side by side in different allocations, which drivers refuse to copy from at once.
+/// Never together with the box before: chunks can lie side by side in different allocations, which drivers refuse to
+/// copy from at once.
 void DeviceReader::add_box(std::size_t i, const std::byte* from, const StridedCopy& copy) {
     const Piece& piece = filled().pieces[i];
-    driver::BoxMove& box = filled().boxes[i];
-    box = driver::BoxMove{};
-    box.source = from;
-    box.destination = buffer_.half(current_) + piece.offset_bytes;
-    box.run_bytes = piece.element_bytes;
+    std::int64_t packed[max_rank], steps[max_rank];  // bytes: a piece may be a part of an element
     std::int64_t packed_step = static_cast<std::int64_t>(piece.element_bytes);
     for (std::size_t k = max_rank; k-- > 0;) {
-        const std::int64_t size = piece.sizes[k];
-        if (size == 1) continue;
-        const std::int64_t step = copy.from_strides[k] * static_cast<std::int64_t>(element_bytes_);
-        if (box.num_axes == 0 && step == static_cast<std::int64_t>(box.run_bytes)) {
-            box.run_bytes *= static_cast<std::size_t>(size);
-        } else {
-            box.counts[box.num_axes] = size;
-            box.source_steps[box.num_axes] = step;
-            box.destination_steps[box.num_axes++] = packed_step;
-        }
-        packed_step *= size;
+        packed[k] = packed_step;
+        steps[k] = copy.from_strides[k] * static_cast<std::int64_t>(element_bytes_);
+        packed_step *= piece.sizes[k];
     }
-    std::reverse(box.counts, box.counts + box.num_axes);
-    std::reverse(box.source_steps, box.source_steps + box.num_axes);
-    std::reverse(box.destination_steps, box.destination_steps + box.num_axes);
+    driver::BoxMove& box = filled().boxes[i];
+    (void)innermost_box(piece.sizes, packed, steps, piece.element_bytes, &box);
+    box.source = from;
+    box.destination = buffer_.half(current_) + piece.offset_bytes;
 }
 
 /// The device fills the half that was described, while this thread empties the one before.

@@ -7,20 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kmm/detail/runtime_core.hpp"
+#include "kmm/api/strided_copy.hpp"
 #include "kmm/runtime/copy_buffers.hpp"
 
 namespace kmm::detail {
-
-/// A box of elements on both sides of a copy. Axes beyond the rank have one element and come first; strides in
-/// elements.
-struct StridedCopy {
-    std::byte* to;
-    const std::int64_t* to_strides;
-    const std::byte* from;
-    const std::int64_t* from_strides;
-    const std::int64_t* sizes;
-};
 
 class DeviceReader {
   public:
