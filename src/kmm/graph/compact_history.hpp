@@ -60,7 +60,7 @@ class CompactHistory {
 
   private:
     static constexpr std::size_t most_readers = 4;  // what 64 bytes leave room for
-    // As ChunkHistory, of which more of them make readers of the whole.
+    // More of them need a ChunkHistory.
     static constexpr std::size_t most_part_readers = 16;
 
     template<typename BoxOf> ChunkHistory& detail(BoxOf&& box) {
