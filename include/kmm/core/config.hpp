@@ -162,8 +162,8 @@ std::size_t parse_byte_size(const std::string& text, std::size_t whole = 0);
 void set_global_log_level(const std::string& name);
 
 /// Sends log messages to `handler` instead of stderr; null: stderr again. It is called from any thread, one call at a
-/// time, and must neither throw nor call the library. `level` is 0 (trace) to 5 (critical). A handler that was replaced
-/// is not called any more once this returns.
+/// time and with no lock held: it may log, ask for reports, and submit, but must not throw. `level` is 0 (trace) to 5
+/// (critical). A handler that was replaced is not called any more once this returns.
 void set_log_handler(void (*handler)(int level, const char* text, void* user), void* user);
 
 }  // namespace kmm
