@@ -1,7 +1,7 @@
 // A kernel with parameters that the program's own code makes from addresses: they are built by the launcher thread that
 // launches it, when the task runs.
 //
-// Owns: what such a task stores. A launcher thread, with no lock held; never the scheduler or a device's issuer, which
+// Owns: what such a task stores. A launcher thread, with no lock held; never the scheduler or a device's thread, which
 // run none of the program's code. Must not know: arrays, mappings. C++17.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The driver over a vendor's GPU runtime: CUDA here, HIP where the hip plug-in compiles the same files.
+// The driver over a vendor's GPU runtime: CUDA here; a plug-in for HIP is to compile the same files.
 //
 // Owns: the class and its entry point. Must not know: rmm, kmm, exceptions; includes no vendor header, so that the
 // registry can include it. Any thread.

@@ -1,5 +1,5 @@
-// Which vendor the files of this directory are compiled for: CUDA, or HIP where the hip plug-in compiles the same
-// files.
+// Which vendor the files of this directory are compiled for: CUDA, or HIP where a plug-in, which is not there yet,
+// compiles the same files.
 //
 // Owns: that choice. Must not know: the driver contract.
 #pragma once

@@ -1,7 +1,7 @@
 // Every CUDA name that the driver uses, behind names without a vendor.
 //
-// Owns: aliases and inline functions in `kmm::driver::vendor`; vendor_hip.hpp offers the same names for HIP, so that
-// the .cpp files of this directory compile for either. Must not know: `Driver`, statuses. Any thread; nothing here
+// Owns: aliases and inline functions in `kmm::driver::vendor`; a plug-in for HIP would offer the same names, so
+// that the .cpp files of this directory compile for either. Must not know: `Driver`, statuses. Any thread; nothing here
 // blocks unless CUDA does. Every function returns the vendor's number (0: success) and leaves it as CUDA does:
 // functions of the runtime leave a pending error behind (`take_last_error` clears it), those of the driver library do
 // not.

@@ -1,4 +1,4 @@
-// Every CUDA name that the driver uses, behind names without a vendor; third part: which memory a kernel reaches. Same
+// Every CUDA name that the driver uses, behind names without a vendor; fourth part: which memory a kernel reaches. Same
 // rules as vendor_cuda.hpp.
 #pragma once
 

@@ -1,8 +1,8 @@
 // The threads that run host functions, and those that run device functions.
 //
-// Owns: what these threads do with a task (workers.hpp has threads and queues). User code runs here and nowhere else,
-// with no lock held. A thread that has finished a task helps the scheduler, so that a chain of host tasks goes on
-// without waking anybody.
+// Owns: what these threads do with a task (workers.hpp has threads and queues). The program's functions run here and
+// nowhere else, with no lock held. A thread that has finished a task helps the scheduler, so that a chain of host tasks
+// goes on without waking anybody.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // The lanes as those who execute see them: streams, how far they are, and how one comes after another on the device.
 //
 // Owns: the streams of all lanes, and the events of feeders that have ended. A lane's stream is fed by a device's
-// issuer, or by the launchers whose functions run on it; other threads may record events on it once its `enqueued` says
+// thread, or by the launchers whose functions run on it; other threads may record events on it once its `enqueued` says
 // that what they wait for is there. A lock is taken only to tell the feeder of another device that what it waits for is
 // there, and to keep an event.
 #pragma once

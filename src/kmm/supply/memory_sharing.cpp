@@ -1,8 +1,9 @@
 // Implements the part of memory_service.hpp that shares a device's memory with its other users in this process: gives
 // memory back when they are short, and waits for memory that they hold.
 //
-// Runs on the service's thread, except `reclaim`. Waits for no other thread and for no device (a driver's own free
-// may): steps in use leave one by one as their users pass, and services ask each other by messages.
+// Runs on the service's thread, except `reclaim`. Waits for no device (a driver's own free may), and for no other
+// thread but the one that has the baton: steps in use leave one by one as their users pass, and services ask each other
+// by messages.
 #include <algorithm>
 #include <exception>
 #include <future>

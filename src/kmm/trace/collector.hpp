@@ -2,8 +2,8 @@
 //
 // Owns: the batches of events between emitting threads and its own, that thread, and the consumers. Must not know: what
 // consumers do with an event. An emitting thread appends under a short lock. When the consumers are 128 batches of 4096
-// events behind, it waits for them, so that no event is dropped and memory stays bounded. The consumers are half a
-// second behind at most.
+// events behind, it waits for them, so that no event is dropped and memory stays bounded. Consumers that keep up
+// are half a second behind at most.
 #pragma once
 
 #include <cstddef>
