@@ -7,7 +7,10 @@ its own; any other is the inside of a function, after `#include "kmm/kmm.hpp"` a
 a block is a file although it has neither. `<!-- check: program -->` is a program, which tests/docs builds and runs as
 well. `<!-- check: cuda -->` is a file with kernels, or of Thrust, that nvcc compiles as a user of rmm::rmm; without nvcc
 it is left out. A block that begins with ```c is a file that a C compiler compiles as C11. Code that is not meant to compile is marked ```c++ or ```text.
-Programs that docs/kmm shows must be those of examples/pages (check_pages.py)."""
+Programs that docs/kmm shows must be those of examples/pages (check_pages.py).
+
+Names in backticks that have `::`, or end in .hpp or .cpp, must be in the tree: `scope::name` where some class, enumeration or
+namespace `scope` mentions `name` between its braces, or a source says `scope::name`."""
 
 import os
 import re
@@ -23,6 +26,11 @@ import tree
 
 BLOCK = re.compile(r"^(?:<!-- check: (?P<kind>\w+) -->\n)?```(?P<language>cpp|c)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+SCOPE = re.compile(r"\b(?:class|struct|union|enum|namespace)\b([^;{}]*)\{")
+QUALIFIED = re.compile(r"(\w+)::~?(\w+)(?!\w|::)")
+FILE_NAME = re.compile(r"[\w./-]+\.[hc]pp")
+# Of others, or of no tree: placeholders.
+FOREIGN = re.compile(r"\b(?:std|cuda|thrust|fmt|spdlog|CCCL|CUDA)::|\brmm::Thrust\b|NAME|\bX\b|\*")
 PRELUDES = {
     "kmm": '#include "kmm/kmm.hpp"\nusing namespace kmm::placeholders;\n',
     "rmm": "".join(f"#include <{name}>\n" for name in (
@@ -79,14 +87,53 @@ def compile_block(block):
     return None
 
 
+def prose(path):
+    """The text without its blocks of code, on the same lines."""
+    return re.sub(r"^```.*?^```$", lambda m: "\n" * m.group().count("\n"), tree.read(path), flags=re.MULTILINE | re.DOTALL)
+
+
+def headings(path):
+    """What the headings of a page are called in links."""
+    lines = re.findall(r"^#+ (.*?)\s*$", prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
 def check_links(path):
-    text = re.sub(r"^```.*?^```$", "", tree.read(path), flags=re.MULTILINE | re.DOTALL)
-    for target in LINK.findall(text):
-        if re.match(r"[a-z]+:|#", target):
+    for target in LINK.findall(prose(path)):
+        if re.match(r"[a-z]+:", target):
             continue
-        file = (tree.ROOT / path).parent / target.split("#")[0]
-        if not file.exists():
+        name, _, heading = target.partition("#")
+        file = (tree.ROOT / path).parent / name if name else tree.ROOT / path
+        if not file.exists() or (heading and file.suffix == ".md" and heading not in headings(file)):
             yield f"{path}: the link {target} leads nowhere"
+
+
+def braced(text, start):
+    """What stands between the brace at `start` and the one that closes it."""
+    depth = 0
+    for match in re.compile(r"[{}]").finditer(text, start):
+        depth += 1 if match.group() == "{" else -1
+        if depth == 0:
+            return text[start : match.end()]
+    return text[start:]
+
+
+def check_names(paths):
+    mentioned = [(path, number, word) for path in paths for number, line in enumerate(prose(path).splitlines(), 1)
+                 for word in re.findall(r"`([^`]+)`", line) if not FOREIGN.search(word)]
+    scopes = {scope: set() for _, _, word in mentioned for scope, _ in QUALIFIED.findall(word)}
+    known = set()  # as sources write them
+    files = tree.files(tree.HEADERS | tree.SOURCES | {".py", ".pyi"})
+    for text in map(tree.read, files):
+        known.update(QUALIFIED.findall(text))
+        for match in SCOPE.finditer(text):
+            for scope in scopes.keys() & set(re.findall(r"\w+", match.group(1))):
+                scopes[scope].update(re.findall(r"\w+", braced(text, match.end() - 1)))
+    for path, number, word in mentioned:
+        gone = [f"{s}::{n}" for s, n in QUALIFIED.findall(word) if n not in scopes[s] and (s, n) not in known]
+        gone += [name for name in FILE_NAME.findall(word) if not any(f"/{file}".endswith(f"/{name}") for file in files)]
+        for name in gone:
+            yield f"{path}:{number}: {name} is not in the tree"
 
 
 def main():
@@ -98,6 +145,7 @@ def main():
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         problems = [problem for problem in pool.map(compile_block, code) if problem]
     problems += [problem for path in present for problem in check_links(path)]
+    problems += check_names(present)
     problems += check_pages.check_texts()
     print(f"docs: {len(code)} blocks of code compiled")
     return tree.report("docs", problems, len(present))
