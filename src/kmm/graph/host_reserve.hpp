@@ -1,8 +1,8 @@
 // Host memory reserved for the scheduler's books, and containers that fall back on it.
 //
 // Scheduler, device threads and settling cannot fail half-way, and need a few hundred bytes a task. These containers
-// allocate from the system first, then from the reserve. A submit is refused until the reserve is whole again: the
-// submitted tasks end, and no new ones come.
+// allocate from the system first, then from the reserve. A submit is refused while less than three quarters of it
+// are free and the system has no memory for another: the submitted tasks end, and no new ones come.
 //
 // Owns: the reserve of the process. Must not know: what it is for. Any thread; no lock is taken as long as the system
 // has memory.
