@@ -1,4 +1,5 @@
-// A pool of virtual memory: it grows by mapping, and never fails because free memory is in pieces.
+// A pool of virtual memory: it grows by mapping, and maps free pieces of physical memory side by side where a request
+// needs them so.
 #pragma once
 
 #include <cstddef>

@@ -118,7 +118,7 @@ class LauncherThreads final : public Workers {
     Mailbox& mailbox_;
     const trace::Emitter& emitter_;
     const bool nvtx_;
-    locks::Mutex lanes_mutex_;  ///< nothing is called under it but the message queue
+    locks::Mutex lanes_mutex_;  ///< under it only the message queue's lock, and a feeder's (`Lanes::enqueued`)
     std::vector<Lane> own_lanes_ KMM_GUARDED_BY(lanes_mutex_);
     std::size_t next_preferred_ KMM_GUARDED_BY(lanes_mutex_) = 0;
 };
