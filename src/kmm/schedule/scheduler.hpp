@@ -3,8 +3,8 @@
 // Owns: the links between unsettled tasks, the ready lists, the lanes' positions. A state machine without threads,
 // clocks or drivers: events go in (`submit`, `advance`, `launched`, `host_done`, ...), instructions come out through
 // `Outbox` (outbox.hpp), and `dispatch` issues what can be issued. One caller at a time (the scheduler's baton). A call
-// costs O(memories + work it causes). All tasks or all replicas of a memory are scanned only after a failed copy, and
-// when nothing else can be done for want of memory.
+// costs O(memories + work it causes). All tasks or all replicas of a memory are scanned only after a failed copy, at
+// the first search for victims there, and when nothing else can be done for want of memory.
 //
 // Order of issue among ready tasks: those that miss nothing in the order in which they became ready, then as
 // order_policy.hpp says, looking a little ahead (lookahead.hpp), or, where memory is short, as planned (planner.hpp).
