@@ -112,6 +112,7 @@ int be_reader(int socket) {
         }
         first += words.size();
         CU(cuMemcpyHtoD(address + part.offset, words.data(), part.bytes));
+        CU(cuCtxSynchronize());  // the copy may still be under way: what it reads is in a buffer of the driver's
         CU(cuMemUnmap(address, part.piece_bytes));
         CU(cuMemAddressFree(address, part.piece_bytes));
         CU(cuMemRelease(piece));
