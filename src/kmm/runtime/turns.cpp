@@ -280,16 +280,14 @@ void SchedulerTurns::lost() noexcept {
 
 // Arrays that were released just now are read of first. Of a lost runtime nothing can be had.
 graph::FenceSet SchedulerTurns::take_back_bounce() {
-    take_baton();
-    const Release release(*this);
+    const Turn turn(*this);
     read_everything();
     return books_.is_lost() ? graph::FenceSet() : scheduler_->residency().take_bounce();
 }
 
 bool SchedulerTurns::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                                graph::FenceSet* users) {
-    take_baton();
-    const Release release(*this);
+    const Turn turn(*this);
     read_everything();
     return !books_.is_lost() &&
            scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
@@ -298,8 +296,7 @@ bool SchedulerTurns::take_back(memory::MemoryIndex memory, const void* address, 
 memory::Reclaimed SchedulerTurns::reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
                                           std::size_t wanted_bytes, bool at_once) {
     memory::Reclaimed reclaimed;
-    take_baton();
-    const Release release(*this);
+    const Turn turn(*this);
     read_everything();
     if (books_.is_lost() || ends_) return reclaimed;
     struct Flush {

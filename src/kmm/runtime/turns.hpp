@@ -69,7 +69,7 @@ class SchedulerTurns final : public engine::Mailbox {
     void hand_over_no_more() noexcept;
 
   private:
-    struct Release;
+    struct Turn;
 
     void run();
     bool post_interval_passed() noexcept;
@@ -113,12 +113,15 @@ class SchedulerTurns final : public engine::Mailbox {
     std::thread thread_;
 };
 
-struct SchedulerTurns::Release {
+/// Has the baton for a scope.
+struct KMM_SCOPED_CAPABILITY SchedulerTurns::Turn {
     SchedulerTurns& turns;
-    explicit Release(SchedulerTurns& t) noexcept : turns(t) {}
-    Release(const Release&) = delete;
-    Release& operator=(const Release&) = delete;
-    ~Release() KMM_UNCHECKED_LOCKS {
+    explicit Turn(SchedulerTurns& t) noexcept KMM_ACQUIRE(t.baton_) KMM_UNCHECKED_LOCKS : turns(t) {
+        turns.take_baton();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() KMM_RELEASE() KMM_UNCHECKED_LOCKS {
         turns.let_go_of_baton();
         if (!turns.message_queue_.empty()) turns.sleeper_.wake();
     }
@@ -126,15 +129,13 @@ struct SchedulerTurns::Release {
 
 // Unchecked: clang does not see that `f`, which says that it needs the baton, needs this one.
 template<typename F> auto SchedulerTurns::with_baton(F&& f) KMM_UNCHECKED_LOCKS {
-    take_baton();
-    const Release release(*this);
+    const Turn turn(*this);
     books_.check_usable();
     return f(*scheduler_, outgoing_);
 }
 
 template<typename F> auto SchedulerTurns::with_everything_read(F&& f) KMM_UNCHECKED_LOCKS {
-    take_baton();
-    const Release release(*this);
+    const Turn turn(*this);
     read_everything();
     books_.check_usable();
     return f(*scheduler_, outgoing_);
