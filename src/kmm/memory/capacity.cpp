@@ -175,7 +175,7 @@ void Residency::take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block)
     r.chunk = &chunk;
     r.set_block(block.address, chunk.first_aligned(block.address));
     for (const rmm::heap::fence& f : block.fences)
-        add_user(r, Use::arrival, {static_cast<graph::LaneId>(f.timeline), f.position});
+        add_user(r, UserKind::arrival, {static_cast<graph::LaneId>(f.timeline), f.position});
     r.tick = ++tick_;
     if (space.indexed) attach_victim(space, r);
     chunk.replicas.insert(r);
@@ -197,7 +197,7 @@ void Residency::release(Replica& replica, const Fence* last) {
     const auto add = [&](const Fence& f) {
         if (!requests_.passed(f)) users.add(f);
     };
-    replica.for_each_user([&](Use, const Fence& f) { add(f); });
+    replica.for_each_user([&](UserKind, const Fence& f) { add(f); });
     if (last != nullptr) add(*last);
     const std::uintptr_t block = replica.block();
     const std::size_t size = space.heap.round_up(replica.chunk->block_bytes());
@@ -319,7 +319,7 @@ bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_
 
 bool Residency::is_idle(const Replica& replica) const noexcept {
     bool is_idle = true;
-    replica.for_each_user([&](Use, const Fence& f) { is_idle = is_idle && requests_.passed(f); });
+    replica.for_each_user([&](UserKind, const Fence& f) { is_idle = is_idle && requests_.passed(f); });
     return is_idle;
 }
 
@@ -487,7 +487,7 @@ bool Residency::compact(MemoryIndex m) {
         if (!space.heap.take(s.to, space.heap.round_up(r.chunk->block_bytes()))) throw std::bad_alloc();
         r.set_block(s.to, r.chunk->first_aligned(s.to));
         forget_users(r);
-        for (const Fence& f : last) add_user(r, Use::arrival, f);
+        for (const Fence& f : last) add_user(r, UserKind::arrival, f);
         notify(*r.chunk, m);
     }
     may_fit_again(space);
@@ -589,7 +589,7 @@ void Residency::arrive(Chunk& chunk, MemoryIndex m, const rmm::heap::block& bloc
     take(chunk, m, block);
     Replica& r = chunk.replicas.at(m);
     r.content_at = chunk.copied_at;
-    add_user(r, Use::arrival, fence);
+    add_user(r, UserKind::arrival, fence);
     set_version(r, chunk.version);
     count_fetch(chunk, m);
     reindex_all(chunk);

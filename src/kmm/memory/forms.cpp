@@ -323,7 +323,7 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
         } else {
             take(c, m, {at, bytes, {}});
             Replica& r = c.replicas.at(m);
-            for (const Fence& f : fences) add_user(r, Use::arrival, f);
+            for (const Fence& f : fences) add_user(r, UserKind::arrival, f);
             make_ghosts(r);  // keeps the place when the chunk is written elsewhere
             notify(c, m);    // ghosts that were here are gone
         }
@@ -402,7 +402,7 @@ void Residency::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& user
     r.set_block(block, chunk.first_aligned(block));
     r.content_at = chunk.copied_at;
     forget_users(r);
-    add_user(r, Use::arrival, fence);
+    add_user(r, UserKind::arrival, fence);
     notify(chunk, m);
 }
 
@@ -498,19 +498,19 @@ void Residency::fetch_ghosts(Task& task, const Across& across) {
         const bool is_beside = comes_beside(c, m, box);
         FenceSet waits;
         s.add_writers_to(waits);
-        d.for_each_user([&](Use use, const Fence& f) {
-            if (!is_beside || use == Use::arrival) waits.add(f);
+        d.for_each_user([&](UserKind kind, const Fence& f) {
+            if (!is_beside || kind == UserKind::arrival) waits.add(f);
         });
         c.copied_at = ++tick_;
         const Fence fence = requests_.copy_part(c, from, m, s.address, d.address, waits, task, part);
         d.content_at = c.copied_at;
         if (!is_beside) forget_users(d);
-        add_user(d, Use::arrival, fence);
+        add_user(d, UserKind::arrival, fence);
         Ghosts& ghosts = Ghosts::of(d);
         if (d.version != c.version) ghosts.clear();
         d.version = c.version;
         ghosts.add(box);
-        add_user(s, Use::copy_read, fence);
+        add_user(s, UserKind::copy_read, fence);
         s.tick = ++tick_;
         reindex_all(c);
         notify(c, m);
@@ -536,11 +536,11 @@ void Residency::gather(Task& task, const Across& across) {
     const Fence fence = requests_.gather(task, across, waits);
     d.content_at = to.copied_at;
     forget_users(d);
-    add_user(d, Use::arrival, fence);
+    add_user(d, UserKind::arrival, fence);
     d.version = to.version;
     for_each_piece(task, across, [&](Access& a) {
         if (Replica* const s = a.chunk->replicas.find(a.memory)) {
-            add_user(*s, Use::copy_read, fence);
+            add_user(*s, UserKind::copy_read, fence);
             s->tick = ++tick_;
         }
         reindex_all(*a.chunk);

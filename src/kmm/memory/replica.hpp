@@ -28,17 +28,17 @@ struct Replica;
 struct Victim;
 
 /// What the work behind a fence does with a replica.
-enum class Use : std::uint8_t {
+enum class UserKind : std::uint8_t {
     arrival,     ///< copies into it, and earlier users of its block
     task_write,  ///< tasks that write it
     task_read,   ///< tasks that read it
     copy_read,   ///< copies out of it
 };
-inline constexpr std::size_t num_uses = 4;
+inline constexpr std::size_t num_user_kinds = 4;
 
 /// Extra record of a replica with more fences than fit into it, or with waiting tasks.
 struct BusyReplica {
-    std::array<FenceSet, num_uses> users;
+    std::array<FenceSet, num_user_kinds> users;
     graph::TaskList waiting;  ///< tasks that wait for the end of its pins, or of its writers' pins
     Replica* replica = nullptr;
     // In the order in which they were made.
@@ -60,7 +60,7 @@ struct BusyReplica {
     }
 };
 
-/// Fences of a replica's users: a few, sorted by use, in the record itself; else any number in a BusyReplica.
+/// Fences of a replica's users: a few, sorted by kind, in the record itself; else any number in a BusyReplica.
 class ReplicaUsers {
   public:
     static constexpr std::uint8_t most_few = 3;
@@ -68,48 +68,48 @@ class ReplicaUsers {
     bool is_busy() const noexcept { return num_few_ == busy_mark; }
     /// Only if `is_busy`.
     BusyReplica& busy() const noexcept { return *reinterpret_cast<BusyReplica*>(words_[0]); }
-    /// Keeps the latest fence of each use and lane. False: no room, and nothing was done. A BusyReplica may allocate,
+    /// Keeps the latest fence of each kind and lane. False: no room, and nothing was done. A BusyReplica may allocate,
     /// from the host's reserve if need be.
-    bool add(Use use, Fence fence) {
+    bool add(UserKind kind, Fence fence) {
         if (is_busy()) {
-            busy().users[static_cast<std::size_t>(use)].add(fence);
+            busy().users[static_cast<std::size_t>(kind)].add(fence);
             return true;
         }
         for (std::uint8_t i = 0; i < num_few_; ++i) {
             const Fence own = few(i);
-            if (own.lane != fence.lane || use_of(i) != use) continue;
+            if (own.lane != fence.lane || kind_of(i) != kind) continue;
             if (own.position < fence.position) words_[i] = std::bit_cast<std::uint64_t>(fence);
             return true;
         }
         if (num_few_ == most_few) return false;
         std::uint8_t at = num_few_++;
-        for (; at > 0 && use_of(at - 1) > use; --at) set_few(at, use_of(at - 1), few(at - 1));
-        set_few(at, use, fence);
+        for (; at > 0 && kind_of(at - 1) > kind; --at) set_few(at, kind_of(at - 1), few(at - 1));
+        set_few(at, kind, fence);
         return true;
     }
-    /// Calls `f(use, fence)` for each, by use.
+    /// Calls `f(kind, fence)` for each, by kind.
     template<typename F> void for_each_user(F&& f) const {
         if (is_busy()) {
-            for (std::size_t use = 0; use < num_uses; ++use)
-                for (const Fence& fence : busy().users[use]) f(static_cast<Use>(use), fence);
+            for (std::size_t kind = 0; kind < num_user_kinds; ++kind)
+                for (const Fence& fence : busy().users[kind]) f(static_cast<UserKind>(kind), fence);
             return;
         }
-        for (std::uint8_t i = 0; i < num_few_; ++i) f(use_of(i), few(i));
+        for (std::uint8_t i = 0; i < num_few_; ++i) f(kind_of(i), few(i));
     }
     /// Fences that a new reader or writer waits for. Task-to-task order is in the graph.
     void add_what_a_task_awaits_to(FenceSet& out, bool writes) const {
-        for_each_user([&](Use use, const Fence& fence) {
-            if (use == Use::arrival || (use == Use::copy_read && writes)) out.add(fence);
+        for_each_user([&](UserKind kind, const Fence& fence) {
+            if (kind == UserKind::arrival || (kind == UserKind::copy_read && writes)) out.add(fence);
         });
     }
     /// Fences after which the content is complete.
     void add_writers_to(FenceSet& out) const {
-        for_each_user([&](Use use, const Fence& fence) {
-            if (use <= Use::task_write) out.add(fence);
+        for_each_user([&](UserKind kind, const Fence& fence) {
+            if (kind <= UserKind::task_write) out.add(fence);
         });
     }
     void add_all_users_to(FenceSet& out) const {
-        for_each_user([&](Use, const Fence& fence) { out.add(fence); });
+        for_each_user([&](UserKind, const Fence& fence) { out.add(fence); });
     }
     /// Drops the fences for which `passed(fence)` holds.
     template<typename P> void prune_users(P&& passed) {
@@ -119,7 +119,7 @@ class ReplicaUsers {
         }
         std::uint8_t kept = 0;
         for (std::uint8_t i = 0; i < num_few_; ++i)
-            if (!passed(few(i))) set_few(kept++, use_of(i), few(i));
+            if (!passed(few(i))) set_few(kept++, kind_of(i), few(i));
         num_few_ = kept;
     }
     /// Drops all fences; a busy replica stays busy.
@@ -131,7 +131,7 @@ class ReplicaUsers {
     }
     /// Moves the fences into `part`, which is empty and has room for them.
     void become_busy(BusyReplica& part) {
-        for (std::uint8_t i = 0; i < num_few_; ++i) part.users[static_cast<std::size_t>(use_of(i))].add(few(i));
+        for (std::uint8_t i = 0; i < num_few_; ++i) part.users[static_cast<std::size_t>(kind_of(i))].add(few(i));
         words_[0] = reinterpret_cast<std::uintptr_t>(&part);
         num_few_ = busy_mark;
     }
@@ -139,10 +139,10 @@ class ReplicaUsers {
     void become_idle() noexcept {
         const BusyReplica& part = busy();
         num_few_ = 0;
-        for (std::size_t use = 0; use < num_uses; ++use)
-            for (const Fence& fence : part.users[use]) {
+        for (std::size_t kind = 0; kind < num_user_kinds; ++kind)
+            for (const Fence& fence : part.users[kind]) {
                 if (num_few_ == most_few) return;
-                set_few(num_few_++, static_cast<Use>(use), fence);
+                set_few(num_few_++, static_cast<UserKind>(kind), fence);
             }
     }
 
@@ -150,15 +150,15 @@ class ReplicaUsers {
     static constexpr std::uint8_t busy_mark = 0xff;
 
     Fence few(std::uint8_t i) const noexcept { return std::bit_cast<Fence>(words_[i]); }
-    Use use_of(std::uint8_t i) const noexcept { return static_cast<Use>(uses_ >> 2 * i & 3); }
-    void set_few(std::uint8_t i, Use use, Fence fence) noexcept {
+    UserKind kind_of(std::uint8_t i) const noexcept { return static_cast<UserKind>(kinds_ >> 2 * i & 3); }
+    void set_few(std::uint8_t i, UserKind kind, Fence fence) noexcept {
         words_[i] = std::bit_cast<std::uint64_t>(fence);
-        uses_ = static_cast<std::uint8_t>((uses_ & ~(3 << 2 * i)) | static_cast<int>(use) << 2 * i);
+        kinds_ = static_cast<std::uint8_t>((kinds_ & ~(3 << 2 * i)) | static_cast<int>(kind) << 2 * i);
     }
 
     std::uint64_t words_[most_few] = {};  ///< fences; if busy, the first is the address of the BusyReplica
     std::uint8_t num_few_ = 0;
-    std::uint8_t uses_ = 0;  ///< two bits for each fence
+    std::uint8_t kinds_ = 0;  ///< two bits for each fence
 };
 
 /// How much a replica holds of the content of its version.

@@ -224,13 +224,13 @@ void Residency::wake(const graph::TaskList& tasks) {
 // -------------------------------------------------------------------------------------------------- users of replicas
 
 /// Fences that have passed make room for others.
-void Residency::add_user(Replica& replica, Use use, Fence fence) {
-    if (replica.add(use, fence)) return;
+void Residency::add_user(Replica& replica, UserKind kind, Fence fence) {
+    if (replica.add(kind, fence)) return;
     const auto passed = [this](const Fence& f) { return requests_.passed(f); };
     replica.prune_users(passed);
-    if (replica.add(use, fence)) return;
+    if (replica.add(kind, fence)) return;
     busy_.make(replica, passed);
-    (void)replica.add(use, fence);
+    (void)replica.add(kind, fence);
 }
 
 void Residency::forget_users(Replica& replica) noexcept {
@@ -277,9 +277,9 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     const Fence fence = requests_.copy(chunk, from, to, s.address, d.address, waits, &task);
     d.content_at = chunk.copied_at;
     forget_users(d);
-    add_user(d, Use::arrival, fence);
+    add_user(d, UserKind::arrival, fence);
     set_version(d, chunk.version);
-    add_user(s, Use::copy_read, fence);
+    add_user(s, UserKind::copy_read, fence);
     reindex_all(chunk);
     notify(chunk, to);
 }
@@ -546,7 +546,8 @@ void Residency::use_is_over(Task& task, const Access& access) {
 
 void Residency::issued(Task& task, Fence fence) {
     for_each_chunk(task, [&](Access& a, Chunk&) {
-        if (Replica* const r = used(a)) add_user(*r, a.writes_chunk ? Use::task_write : Use::task_read, fence);
+        if (Replica* const r = used(a))
+            add_user(*r, a.writes_chunk ? UserKind::task_write : UserKind::task_read, fence);
         use_is_over(task, a);
     });
     task.planned_at = 0;
@@ -579,7 +580,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
         // One reader of several does not end the wait of a queued task.
         const bool lets_go = !r.pinned() || (a.writes_chunk && r.writer_pins == 0);
         if (!r.pinned()) count_pinned(c, a.memory, false);
-        if (fence != nullptr) add_user(r, a.writes_chunk ? Use::task_write : Use::task_read, *fence);
+        if (fence != nullptr) add_user(r, a.writes_chunk ? UserKind::task_write : UserKind::task_read, *fence);
         graph::TaskList waiting;
         if (lets_go) waiting = take_waiting(r);
         if (!r.pinned() && r.version != c.version && a.memory.is_device() && !r.has_ghosts()) release(r);

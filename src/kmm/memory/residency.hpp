@@ -297,7 +297,7 @@ class Residency {
     void forget(Replica& replica);
     void take_back_block(Chunk& chunk, MemoryIndex m);
     void reserve_records(Space& space, std::size_t count);
-    void add_user(Replica& replica, Use use, Fence fence);
+    void add_user(Replica& replica, UserKind kind, Fence fence);
     void forget_users(Replica& replica) noexcept;
     void wait_for(Replica& replica, graph::Task& task);
     graph::TaskList take_waiting(Replica& replica) noexcept;

@@ -218,7 +218,7 @@ Fence Residency::save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts
     }
     h.content_at = chunk.copied_at;
     forget_users(h);
-    add_user(h, Use::arrival, fence);
+    add_user(h, UserKind::arrival, fence);
     h.tick = ++tick_;
     MemoryCounters& counters = spaces_[m].counters;
     ++counters.evictions;

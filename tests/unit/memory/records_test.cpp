@@ -17,11 +17,11 @@ using namespace kmm::residency_test;
 using kmm::graph::HostReserve;
 using kmm::memory::BusyReplica;
 using kmm::memory::BusyReplicas;
-using kmm::memory::num_uses;
+using kmm::memory::num_user_kinds;
 using kmm::memory::RecordSlabs;
 using kmm::memory::Replica;
 using kmm::memory::SystemMemory;
-using ReplicaUse = kmm::memory::Use;
+using kmm::memory::UserKind;
 
 static_assert(sizeof(Replica) <= 96);
 static_assert(sizeof(Chunk) <= 128);
@@ -104,25 +104,25 @@ TEST(RecordSlabs, with_room_need_no_memory_and_without_it_lose_nothing) {
 
 // -------------------------------------------------------------------------------------------------------------- users
 
-using Sets = std::array<FenceSet, num_uses>;
+using Sets = std::array<FenceSet, num_user_kinds>;
 
 void expect_same(const Replica& replica, const Sets& expected) {
-    std::vector<std::pair<ReplicaUse, Fence>> found;
-    replica.for_each_user([&](ReplicaUse use, const Fence& f) { found.emplace_back(use, f); });
+    std::vector<std::pair<UserKind, Fence>> found;
+    replica.for_each_user([&](UserKind kind, const Fence& f) { found.emplace_back(kind, f); });
     std::size_t count = 0;
     for (const FenceSet& set : expected) count += set.size();
     ASSERT_EQ(found.size(), count);
     EXPECT_TRUE(
         std::is_sorted(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; }));
-    for (std::size_t use = 0; use < num_uses; use++)
-        for (const Fence& f : expected[use])
+    for (std::size_t kind = 0; kind < num_user_kinds; kind++)
+        for (const Fence& f : expected[kind])
             EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const auto& entry) {
-                return entry.first == static_cast<ReplicaUse>(use) && entry.second.lane == f.lane &&
+                return entry.first == static_cast<UserKind>(kind) && entry.second.lane == f.lane &&
                        entry.second.position == f.position;
             }));
 }
 
-TEST(ReplicaUsers, are_the_latest_of_each_use_and_lane_in_the_record_or_beside_it) {
+TEST(ReplicaUsers, are_the_latest_of_each_kind_and_lane_in_the_record_or_beside_it) {
     std::mt19937_64 random(11);
     BusyReplicas parts;
     Replica replica;
@@ -132,7 +132,7 @@ TEST(ReplicaUsers, are_the_latest_of_each_use_and_lane_in_the_record_or_beside_i
     const auto passed = [&](const Fence& f) { return f.position <= completed; };
     std::size_t times_busy = 0;
     for (int i = 0; i < 20'000; i++) {
-        const auto use = random() % num_uses;
+        const auto kind = random() % num_user_kinds;
         if (random() % 50 == 0) {
             replica.clear_users();
             for (FenceSet& set : expected) set.clear();
@@ -143,12 +143,12 @@ TEST(ReplicaUsers, are_the_latest_of_each_use_and_lane_in_the_record_or_beside_i
         }
         if (replica.is_busy()) (void)parts.drop_if_idle(replica);
         const Fence fence{static_cast<LaneId>(random() % 5), ++position};
-        if (!replica.add(static_cast<ReplicaUse>(use), fence)) {
+        if (!replica.add(static_cast<UserKind>(kind), fence)) {
             times_busy++;
             parts.make(replica, [](const Fence&) { return false; });
-            ASSERT_TRUE(replica.add(static_cast<ReplicaUse>(use), fence));
+            ASSERT_TRUE(replica.add(static_cast<UserKind>(kind), fence));
         }
-        expected[use].add(fence);
+        expected[kind].add(fence);
         expect_same(replica, expected);
         if (HasFailure()) return;
     }
@@ -162,9 +162,9 @@ TEST(BusyReplicas, are_no_more_than_what_is_under_way_needs) {
     for (std::size_t i = 0; i < replicas.size(); i++) {
         const auto passed = [&](const Fence& f) { return f.position + under_way <= i; };
         for (std::uint16_t lane = 0; lane < 4; lane++)
-            if (!replicas[i].add(ReplicaUse::task_read, {static_cast<LaneId>(lane), i})) {
+            if (!replicas[i].add(UserKind::task_read, {static_cast<LaneId>(lane), i})) {
                 parts.make(replicas[i], passed);
-                (void)replicas[i].add(ReplicaUse::task_read, {static_cast<LaneId>(lane), i});
+                (void)replicas[i].add(UserKind::task_read, {static_cast<LaneId>(lane), i});
             }
         ASSERT_LE(parts.size(), 2 * under_way + 2);
     }
