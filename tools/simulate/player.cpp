@@ -72,7 +72,7 @@ bool Player::play() {
     }
     for (const trace::Task& t : program_.tasks)
         for (const trace::Use& use : t.uses)
-            if (!use.empty && arrays_.at(use.array)->is_temporary()) ++arrays_.at(use.array)->uses_to_come;
+            if (use.first_of_chunk && arrays_.at(use.array)->is_temporary()) ++arrays_.at(use.array)->uses_to_come;
     find_places();
     drop_arrays(0);
     std::int64_t submit_at_ns = 0;
@@ -105,10 +105,10 @@ bool Player::play() {
 /// As graph::HeldBytes and detail::Temporaries count it, but that what a submit gathers counts until its end.
 void Player::count_held(graph::Task& t) {
     t.held_bytes = held_bytes_;
-    for (const graph::Access& a : t.accesses) {
-        if (a.chunk == nullptr || !a.writes_chunk || !made_.insert(a.chunk).second) continue;
-        memory::Array& array = *a.chunk->array;
-        const std::size_t bytes = scheduler_->residency().rounded(a.chunk->block_bytes());
+    for (const graph::Use& u : t.uses) {
+        if (!u.writes || !made_.insert(u.chunk).second) continue;
+        memory::Array& array = *u.chunk->array;
+        const std::size_t bytes = scheduler_->residency().rounded(u.chunk->block_bytes());
         held_bytes_ += bytes;
         (array.is_temporary() ? temporary_bytes_ : array.held_bytes) += bytes;
     }
@@ -181,22 +181,8 @@ void Player::add(const trace::Task& told) {
     t.is_barrier = told.kind == trace::TaskKind::barrier;
     t.memory = told.memory;
     t.chunk_index = told.chunk_index;
-    for (const trace::Use& use : told.uses) {
-        graph::Access& a = t.accesses.emplace_back();
-        t.layouts.emplace_back();
-        a.kind = use.kind;
-        a.first_of_chunk = use.first_of_chunk;
-        if (use.empty) continue;
-        memory::Array& array = *arrays_.at(use.array);
-        a.chunk = &array.touch(use.chunk);
-        a.needs_content = use.needs_content;
-        a.writes_chunk = use.writes_chunk;
-        a.replaces_chunk = use.replaces_chunk;
-        a.anywhere = use.anywhere;
-        a.gathers = use.gathers;
-        a.is_piece = use.is_piece;
-        a.chunk->array->is_gathered = a.chunk->array->is_gathered || use.gathers;
-    }
+    for (const trace::Use& use : told.uses)
+        if (!use.is_piece) add_use(t, use);
     if (t.kind == graph::TaskKind::transfer) add_boxes(t, told);
     add_across(t, told);
     for (const trace::Predecessor& p : told.predecessors) t.predecessors.push_back({p.task, p.data});
@@ -205,6 +191,36 @@ void Player::add(const trace::Task& told) {
     if (const auto at = places_.find(told.number); at != places_.end()) t.made_for = t.comes_before = at->second;
     count_held(t);
     if (consumer_ != nullptr) consumer_->submitted(told, 0);
+}
+
+/// The task's use of the chunk, added if there is none yet.
+std::uint32_t Player::use_of(graph::Task& t, const trace::Use& told) {
+    memory::Chunk& chunk = arrays_.at(told.array)->touch(told.chunk);
+    const auto known = std::ranges::find(t.uses, &chunk, &graph::Use::chunk);
+    const auto index = static_cast<std::uint32_t>(known - t.uses.begin());
+    if (known != t.uses.end()) return index;
+    graph::Use& use = t.uses.emplace_back();
+    use.chunk = &chunk;
+    if (told.is_piece) use.role = graph::Use::Role::part;
+    if (told.gathers) use.role = graph::Use::Role::region;
+    if (told.anywhere) use.copy_from_anywhere();
+    chunk.array->is_gathered = chunk.array->is_gathered || told.gathers;
+    return index;
+}
+
+void Player::add_use(graph::Task& t, const trace::Use& told) {
+    graph::View view;
+    view.kind = told.kind;
+    if (!told.empty) {
+        view.use = use_of(t, told);
+        graph::Use& use = t.uses[view.use];
+        use.needs_content = use.needs_content || told.needs_content;
+        use.writes = use.writes || told.writes_chunk;
+        use.replaces = use.replaces || told.replaces_chunk;
+    }
+    if (t.kind == graph::TaskKind::transfer) return;
+    t.views.push_back(view);
+    t.layouts.emplace_back();
 }
 
 /// One for each source; of a transfer with one box it is where both sides meet.
@@ -220,32 +236,30 @@ void Player::add_boxes(graph::Task& t, const trace::Task& told) {
     }
 }
 
-/// The pieces of each region stand behind those of the region before.
+/// The parts of each region stand behind those of the region before.
 void Player::add_across(graph::Task& t, const trace::Task& told) {
-    std::uint32_t next = 0;
-    for (std::uint32_t i = 0; i < told.uses.size(); ++i) {
-        const trace::Use& to = told.uses[i];
-        if (!to.gathers || !to.first_of_chunk) continue;
-        const memory::Array& temporary = *arrays_.at(to.array);
-        while (!told.uses[next].is_piece) ++next;
-        const memory::Array& array = *arrays_.at(told.uses[next].array);
+    auto next = told.uses.begin();
+    for (std::uint32_t i = 0; i < t.uses.size(); ++i) {
+        if (t.uses[i].role != graph::Use::Role::region) continue;
+        const memory::Array& temporary = *t.uses[i].chunk->array;
+        while (!next->is_piece) ++next;
+        const memory::Array& array = *arrays_.at(next->array);
         graph::ColdPart& cold = t.cold_part(graph::UseOfReserve::no);
         graph::Across& across = cold.across.emplace_back();
-        across.access = i;
-        across.first_piece = next;
-        across.num_pieces = temporary.num_pieces;
+        across.use = i;
+        across.num_parts = temporary.num_pieces;
         across.first_box = static_cast<std::uint32_t>(cold.boxes.size());
         const detail::Box& box = temporary.region;
-        const detail::Box first = array.box(told.uses[next].chunk);
+        const detail::Box first = array.box(next->chunk);
         across.may_be_in_place = array.is_stack && std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
                                  std::equal(box.end + 1, std::end(box.end), first.end + 1);
-        for (std::uint32_t k = 0; k < across.num_pieces; ++k, ++next) {
-            const trace::Use& from = told.uses[next];
+        for (std::uint32_t k = 0; k < across.num_parts; ++k, ++next) {
             graph::BoxTransfer& transfer = cold.boxes.emplace_back();
-            transfer.source = next;
+            transfer.source = use_of(t, *next);
             transfer.destination = i;
-            transfer.box = from.region;
-            transfer.set_shape(from.rank, array.box(from.chunk), box, array.element_bytes);
+            transfer.box = next->region;
+            transfer.set_shape(next->rank, array.box(next->chunk), box, array.element_bytes);
+            t.uses[transfer.source].needs_content = true;
         }
     }
 }

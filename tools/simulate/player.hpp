@@ -51,6 +51,8 @@ class Player final : private schedule::Outbox, private trace::Sink {
     void add(const trace::Task& task);
     void submit(graph::Task& task) { scheduler_->submit(task); }
     void count_held(graph::Task& task);
+    std::uint32_t use_of(graph::Task& task, const trace::Use& told);
+    void add_use(graph::Task& task, const trace::Use& told);
     void add_boxes(graph::Task& task, const trace::Task& told);
     void add_across(graph::Task& task, const trace::Task& told);
     void handle(const Done& done);

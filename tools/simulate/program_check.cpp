@@ -8,6 +8,7 @@
 #include "driver/format.hpp"
 #include "driver/name_text.hpp"
 #include "kmm/error.hpp"
+#include "kmm/graph/across.hpp"
 #include "kmm/graph/box.hpp"
 #include "kmm/plan/layout.hpp"
 #include "kmm/utils/checked_math.hpp"
@@ -146,6 +147,9 @@ class Check {
             if (!u.gathers || !u.first_of_chunk) continue;
             const trace::Array& temporary = *arrays_.at(u.array);
             if (temporary.num_pieces == 0) return driver::format("array {} is no temporary", u.array);
+            if (temporary.num_pieces > graph::Across::most_parts)
+                return driver::format("array {} is gathered from {} pieces: a task does that with {} at most", u.array,
+                                      temporary.num_pieces, graph::Across::most_parts);
             for (std::uint32_t k = 0; k < temporary.num_pieces; ++k, ++piece) {
                 if (piece == t.uses.end() || !piece->is_piece || piece->empty || piece->rank != u.rank ||
                     !is_inside(piece->region, temporary.chunks[0], u.rank) ||

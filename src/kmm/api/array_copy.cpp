@@ -110,7 +110,7 @@ void copy_with_device(const CopyShared& shared, const StridedCopy& copy) {
     driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
 }
 
-/// The parts of a task, one for each access; they follow behind.
+/// The parts of a task, one for each view; they follow behind.
 struct CopyGroup {
     CopyShared shared;
     const Task* task;  ///< whose memory this is
@@ -125,7 +125,7 @@ struct CopyGroup {
         return reinterpret_cast<std::byte*>(this) + sizeof(CopyGroup) + i * sizeof(CopyPart);
     }
     /// Where the task uses the chunk of a part.
-    memory::MemoryIndex memory_of(std::size_t i) const noexcept { return task->accesses[i].memory; }
+    memory::MemoryIndex memory_of(std::size_t i) const noexcept { return task->uses[task->views[i].use].memory; }
     CopyPart& part(std::size_t i) noexcept { return *std::launder(reinterpret_cast<CopyPart*>(place(i))); }
 };
 
@@ -308,7 +308,7 @@ class ArrayCopy final : Batch {
     void make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos);
     CopyShared describe_copy() const;
     void describe_part(CopyPart& c, const Box& box, const Box& part) const;
-    void add_access(Task& task, const Box& box, const Box& part, const CopyPart& c) const;
+    void add_view(Task& task, const Box& box, const Box& part, const CopyPart& c) const;
     void throw_failure_of_part();
     DomainChunk domain_of(const Box& part) const;
     // ---- Batch
@@ -444,7 +444,7 @@ void ArrayCopy::throw_failure_of_part() {
 void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos) {
     const std::size_t payload_bytes = CopyGroup::size_bytes(count);
     Task* const t = &add_task({count, payload_bytes, true});
-    t->make_room(count, false, true);
+    t->make_room(count, true, false, true);
     t->kind = TaskKind::host;
     infos.give_to(t->info);
     t->chunk_index = static_cast<std::uint32_t>(chunks_[first]);
@@ -459,7 +459,7 @@ void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInf
         describe_part(c, box, part);
         ++group.num_parts;
         if (core_.inside_own_task()) read_source_now(shared_, c);
-        add_access(*t, box, part, c);
+        add_view(*t, box, part, c);
         for (std::size_t k = 0; k < array_.rank(); ++k) {
             all.begin[k] = std::min(all.begin[k], part.begin[k]);
             all.end[k] = std::max(all.end[k], part.end[k]);
@@ -477,19 +477,21 @@ DomainChunk ArrayCopy::domain_of(const Box& part) const {
     return chunk;
 }
 
-void ArrayCopy::add_access(Task& task, const Box& box, const Box& part, const CopyPart& c) const {
+void ArrayCopy::add_view(Task& task, const Box& box, const Box& part, const CopyPart& c) const {
     std::int64_t offset = 0;
     for (std::size_t k = 0; k < array_.rank(); ++k)  // a part's axes are the last ones
         offset += (part.begin[k] - box.begin[k]) * c.chunk_strides[max_rank - array_.rank() + k];
-    graph::Access& access = task.accesses.emplace_back();
-    access.offset_bytes = static_cast<std::size_t>(offset) * array_.element_bytes();
+    graph::View& view = task.views.emplace_back();
+    view.use = static_cast<std::uint32_t>(task.uses.size());
+    view.offset_bytes = static_cast<std::size_t>(offset) * array_.element_bytes();
+    graph::Use& use = task.uses.emplace_back();
     if (to_user_) {
-        access.needs_content = access.anywhere = true;
+        use.copy_from_anywhere();
     } else {
-        access.kind = AccessKind::overwrite;
-        access.writes_chunk = true;
-        access.replaces_chunk = graph::equal(part, box);
-        access.needs_content = !access.replaces_chunk;
+        view.kind = AccessKind::overwrite;
+        use.writes = true;
+        use.replaces = graph::equal(part, box);
+        use.needs_content = !use.replaces;
     }
     task.layouts.emplace_back();
 }
@@ -544,7 +546,7 @@ void ArrayCopy::throw_unset(const Box& missing) const {
 void ArrayCopy::touch_chunks() {
     std::size_t next = 0;
     for (Task* const t : tasks())
-        for (graph::Access& access : t->accesses) access.chunk = &binding_.touch(chunks_[next++]);
+        for (graph::Use& use : t->uses) use.chunk = &binding_.touch(chunks_[next++]);
 }
 
 /// Of a copy out: every part was written, and by whom.

@@ -23,7 +23,6 @@
 
 namespace kmm::detail {
 
-using graph::Access;
 using graph::Task;
 using graph::TaskKind;
 using graph::TaskNumber;
@@ -96,7 +95,7 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, const Ta
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind, const TaskSize& size) {
     const bool keeps_layouts = kind != LauncherInfo::Kind::kernel || draft_->keeps_layouts;
     Task* const t = &draft_->add_task({size.num_accesses, size.storage_bytes, keeps_layouts});
-    t->make_room(size.num_accesses, kind == LauncherInfo::Kind::kernel, keeps_layouts);
+    t->make_room(size.num_accesses, true, kind == LauncherInfo::Kind::kernel, keeps_layouts);
     t->kind = kind == LauncherInfo::Kind::host              ? TaskKind::host
               : kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
                                                             : TaskKind::kernel;
@@ -112,7 +111,7 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
     Task& t = draft_->current();
     DraftAccess& a = draft_->accesses.emplace_back();
     a.array = array.get();
-    a.access = static_cast<std::uint32_t>(t.accesses.size());
+    a.view = static_cast<std::uint32_t>(t.views.size());
     plan::Request& r = draft_->wanted.emplace_back();
     r.region = region;
     r.kind = kind;
@@ -120,8 +119,8 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
     r.task = t.chunk_index;
     r.argument = argument;
     r.memory = t.memory;
-    t.accesses.emplace_back().kind = kind;
-    return a.access;
+    t.views.emplace_back().kind = kind;
+    return a.view;
 }
 
 void Submission::log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument) {
@@ -187,7 +186,7 @@ void Submission::set_finish(FinishParameters finish, const void* recipe, std::si
     d.recipe_bytes += (recipe_bytes + unit - 1) / unit * unit;
     if (d.recipes.size() * unit < d.recipe_bytes) d.recipes.resize(2 * d.recipe_bytes / unit + 1);
     std::memcpy(reinterpret_cast<std::byte*>(d.recipes.data()) + at, recipe, recipe_bytes);
-    const auto first = static_cast<std::uint32_t>(d.accesses.size() - d.current().accesses.size());
+    const auto first = static_cast<std::uint32_t>(d.accesses.size() - d.current().views.size());
     d.finishes.push_back({finish, static_cast<std::uint32_t>(d.tasks().size() - 1), first, at});
 }
 
@@ -276,43 +275,52 @@ void Submission::Draft::make_plan() {
 }
 
 // Debug mode: what an overwrite finds is filled with a pattern.
-void Submission::Draft::fill_before(Task& t, std::uint32_t access, const Box& region) {
+void Submission::Draft::fill_before(Task& t, std::uint32_t view, const Box& region) {
     graph::Unset& unset = t.cold_part(graph::UseOfReserve::no).unset.emplace_back();
-    unset.access = access;
+    unset.index = view;
     for (std::size_t k = 0; k < max_rank; ++k) unset.extents[k] = region.end[k] - region.begin[k];
 }
 
 // What residency and the kernels need to know of an access; the bytes that it adds to what its task needs.
-std::size_t Submission::Draft::describe_access(Task& t, std::size_t request) {
+std::size_t Submission::Draft::describe_view(Task& t, std::size_t request) {
     const plan::Need& need = plan.needs()[request];
     AccessLayout& layout = layouts[request];
     layout = AccessLayout();  // the list is that of the submit before
     if (need.form == plan::Form::nothing) return 0;
     const DraftAccess& a = accesses[request];
     Binding& binding = *a.binding;
-    const bool is_temporary = need.form == plan::Form::temporary;
-    if (is_temporary && plan.temporaries()[need.temporary].chosen_late && need.first_of_chunk)
-        Temporaries::add_across(t, a.access, need.temporary, plan, wanted[request], a);
-    Access& access = t.accesses[a.access];
-    if (is_temporary) {
+    graph::View& view = t.views[a.view];
+    view.use = need.use;
+    graph::Use* const use = need.first_of_chunk ? &t.uses.emplace_back() : nullptr;
+    if (need.form == plan::Form::temporary) {
         const plan::Temporary& planned = plan.temporaries()[need.temporary];
         const std::size_t rank = binding.layout->rank();
         row_major_strides(planned.box, layout.strides, rank);
-        access.chunk = &temporaries.entries()[need.temporary].chunk();
-        access.gathers = planned.chosen_late;
-        access.offset_bytes = offset_in(planned.box, wanted[request].region, rank) * a.array->element_bytes();
+        view.offset_bytes = offset_in(planned.box, wanted[request].region, rank) * a.array->element_bytes();
+        if (use == nullptr) return 0;
+        use->chunk = &temporaries.entries()[need.temporary].chunk();
+        if (planned.chosen_late) use->role = graph::Use::Role::region;
         temporaries.count_use(need.temporary, wanted[request].task);
     } else {
         binding.layout->set_strides(need.chunk, layout.strides);
-        access.chunk = &binding.touch(need.chunk);
-        access.offset_bytes = need.offset * a.array->element_bytes();
+        view.offset_bytes = need.offset * a.array->element_bytes();
+        if (use == nullptr) return 0;
+        use->chunk = &binding.touch(need.chunk);
     }
-    access.first_of_chunk = need.first_of_chunk;
-    access.needs_content = need.needs_content;
-    access.writes_chunk = need.writes_chunk;
-    access.replaces_chunk = need.replaces_chunk;
-    if (!need.first_of_chunk) return 0;
-    return Platform::rounded(is_temporary ? access.chunk->block_bytes() : binding.block_bytes_of(need.chunk_elements));
+    use->needs_content = need.needs_content;
+    use->writes = need.writes_chunk;
+    use->replaces = need.replaces_chunk;
+    return Platform::rounded(need.form == plan::Form::temporary ? use->chunk->block_bytes()
+                                                                : binding.block_bytes_of(need.chunk_elements));
+}
+
+// Regions whose form is chosen late: the chunks that they lie in are uses as well, behind all others.
+void Submission::Draft::describe_across(Task& t, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+        const plan::Need& need = plan.needs()[i];
+        if (need.form == plan::Form::temporary && need.first_of_chunk && plan.temporaries()[need.temporary].chosen_late)
+            Temporaries::add_across(t, need.use, need.temporary, plan, wanted[i], accesses[i]);
+    }
 }
 
 // No other thread sees the tasks yet.
@@ -326,14 +334,12 @@ void Submission::Draft::describe_tasks() {
         Task& t = *tasks()[number];
         std::size_t bytes = 0;
         for (; i < count && wanted[i].task == number; ++i) {
-            bytes = Platform::sum_bytes(bytes, describe_access(t, i));
+            bytes = Platform::sum_bytes(bytes, describe_view(t, i));
             if (debug_mode && wanted[i].kind == AccessKind::overwrite && !wanted[i].empty)
-                fill_before(t, accesses[i].access, wanted[i].region);
+                fill_before(t, accesses[i].view, wanted[i].region);
         }
-        if (t.kind != TaskKind::kernel || keeps_layouts) {
-            t.layouts.append(layouts.data() + first, i - first);
-            t.layouts.resize(t.accesses.size());  // pieces of regions across chunks need none
-        }
+        if (!plan.temporaries().empty()) describe_across(t, first, i);
+        if (t.kind != TaskKind::kernel || keeps_layouts) t.layouts.append(layouts.data() + first, i - first);
         if (bytes > core->platform().limit_bytes(t.memory)) throw core->shortage_words().never_fits(t, bytes);
     }
 }

@@ -76,14 +76,15 @@ struct Submission::Draft final : Batch {
     ConflictParty party(const plan::Request& r) const;
     void describe_tasks();
     void make_temporaries();
-    std::size_t describe_access(graph::Task& t, std::size_t request);
+    std::size_t describe_view(graph::Task& t, std::size_t request);
+    void describe_across(graph::Task& t, std::size_t begin, std::size_t end);
     void connect_access(graph::Task& t, std::size_t request);
     void connect_gathers();
     void place_gather(graph::TaskNumber helper, graph::TaskNumber task, graph::UnorderedSet<graph::TaskNumber>& joins);
     graph::TaskNumber place_behind(const graph::Task& helper,
                                    graph::UnorderedMap<graph::TaskNumber, graph::TaskNumber>& joins) const;
     void connect_write_backs();
-    static void fill_before(graph::Task& t, std::uint32_t access, const Box& region);
+    static void fill_before(graph::Task& t, std::uint32_t view, const Box& region);
     void share_info();
 };
 

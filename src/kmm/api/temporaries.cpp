@@ -4,9 +4,9 @@
 
 namespace kmm::detail {
 
-using graph::Access;
 using graph::BoxTransfer;
 using graph::Task;
+using graph::Use;
 
 /// What a temporary is a copy of.
 struct Temporaries::Source {
@@ -55,9 +55,9 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
 }
 
 /// Errors name the task that needs it.
-Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memory, std::size_t num_accesses) {
-    Task& t = *pool_->take({num_accesses, sizeof(graph::ColdPart)});
-    t.make_room(num_accesses, false, false, 1);  // it reads: it comes after the writer of each chunk
+Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memory, std::size_t num_uses) {
+    Task& t = *pool_->take({num_uses, sizeof(graph::ColdPart)});
+    t.make_room(num_uses, false, false, false, 1);  // it reads: it comes after the writer of each chunk
     t.kind = graph::TaskKind::transfer;
     t.memory = memory;
     t.where = memory.is_host() ? ResourceId::host() : ResourceId(DeviceId(memory.device()));
@@ -73,18 +73,16 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
     Task& t = *entry.gather;
     t.fills_temporary = true;
     t.for_snapshot = source.plan.is_snapshot;
-    t.accesses.resize(std::size_t{1} + source.plan.num_pieces);
+    t.uses.resize(std::size_t{1} + source.plan.num_pieces);
     t.cold_part(graph::UseOfReserve::no);
-    Access& to = t.accesses.front();
+    Use& to = t.uses.front();
     to.chunk = &entry.chunk();
-    to.kind = AccessKind::overwrite;
-    to.writes_chunk = to.replaces_chunk = true;
+    to.writes = to.replaces = true;
     ++entry.array->uses_to_come;
     for (std::uint32_t i = 0; i < source.plan.num_pieces; ++i) {
-        const plan::Piece& piece = source.pieces[i];
-        Access& from = t.accesses[1 + i];
-        from.chunk = &source.binding.touch(piece.chunk);
-        from.needs_content = from.anywhere = true;
+        Use& from = t.uses[1 + i];
+        from.chunk = &source.binding.touch(source.pieces[i].chunk);
+        from.copy_from_anywhere();
     }
 }
 
@@ -99,32 +97,41 @@ memory::MemoryIndex Temporaries::memory_for(RuntimeCore& core, const Source& sou
     return piece.memory;
 }
 
-/// Adds the chunks that the region lies in to the task's accesses. Placement chooses between them and a copy.
-void Temporaries::add_across(Task& task, std::uint32_t access, std::uint32_t temporary, const plan::SubmitPlan& plan,
+/// The task's use of the chunk, added if there is none yet. O(uses).
+std::uint32_t Temporaries::use_of_part(Task& task, memory::Chunk& chunk) {
+    const auto known = std::ranges::find(task.uses, &chunk, &Use::chunk);
+    const auto index = static_cast<std::uint32_t>(known - task.uses.begin());
+    if (known == task.uses.end()) {
+        Use& use = task.uses.emplace_back();
+        use.chunk = &chunk;
+        use.role = Use::Role::part;
+    }
+    task.uses[index].needs_content = true;
+    return index;
+}
+
+/// Adds the chunks that the region lies in to the task's uses. Placement chooses between them and a copy.
+void Temporaries::add_across(Task& task, std::uint32_t use, std::uint32_t temporary, const plan::SubmitPlan& plan,
                              const plan::Request& request, const DraftAccess& draft) {
     const plan::Temporary& t = plan.temporaries()[temporary];
     const Source source{*draft.binding, request, task, plan.pieces(t), t, draft.array->element_bytes()};
     graph::ColdPart& cold =
         task.cold_part(graph::UseOfReserve::no, sizeof(graph::Across) + t.num_pieces * sizeof(BoxTransfer));
     cold.boxes.reserve_more(t.num_pieces);
-    task.accesses.reserve_more(t.num_pieces);
+    task.uses.reserve_more(t.num_pieces);
     graph::Across& across = cold.across.emplace_back();
-    across.access = access;
-    across.first_piece = static_cast<std::uint32_t>(task.accesses.size());
-    across.num_pieces = t.num_pieces;
+    across.use = use;
+    across.num_parts = t.num_pieces;
     across.first_box = static_cast<std::uint32_t>(cold.boxes.size());
     const memory::Array& data = *source.binding.data;
     across.may_be_in_place = t.may_be_in_place && data.is_stack;
-    across.offset_from_first_piece =
+    across.offset_from_first_part =
         offset_in(source.box_of(*source.pieces), request.region, source.rank()) * source.element_bytes;
     for (std::uint32_t i = 0; i < t.num_pieces; ++i) {
         const plan::Piece& piece = source.pieces[i];
-        Access& from = task.accesses.emplace_back();
-        from.chunk = &source.binding.touch(piece.chunk);
-        from.needs_content = from.is_piece = true;
         BoxTransfer& box = cold.boxes.emplace_back();
-        box.source = across.first_piece + i;
-        box.destination = access;
+        box.source = use_of_part(task, source.binding.touch(piece.chunk));
+        box.destination = use;
         box.box = piece.box;
         box.set_shape(source.rank(), source.box_of(piece), t.box, source.element_bytes);
     }
@@ -138,16 +145,15 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         const plan::Piece& piece = source.pieces[i];
         entry.write_backs.push_back(&make_transfer(source.task, memory_for(core, source, piece), 2));
         Task& t = *entry.write_backs.back();
-        t.accesses.resize(2);
-        Access& to = t.accesses[0];
+        t.uses.resize(2);
+        Use& to = t.uses[0];
         to.chunk = &source.binding.touch(piece.chunk);
-        to.kind = AccessKind::overwrite;
-        to.writes_chunk = true;
-        to.replaces_chunk = graph::equal(piece.box, source.box_of(piece));
-        to.needs_content = !to.replaces_chunk;
-        Access& from = t.accesses[1];
+        to.writes = true;
+        to.replaces = graph::equal(piece.box, source.box_of(piece));
+        to.needs_content = !to.replaces;
+        Use& from = t.uses[1];
         from.chunk = &entry.chunk();
-        from.needs_content = from.anywhere = true;
+        from.copy_from_anywhere();
         ++entry.array->uses_to_come;
     }
 }

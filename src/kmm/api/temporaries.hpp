@@ -20,7 +20,7 @@ namespace kmm::detail {
 struct DraftAccess {
     ArrayRecord* array = nullptr;
     Binding* binding = nullptr;
-    std::uint32_t access = 0;  // position in the task
+    std::uint32_t view = 0;  // position in the task
 };
 
 /// An array of one chunk that no handle names: its memory may be evicted and come back like that of any chunk, and it
@@ -51,9 +51,10 @@ class Temporaries {
     /// made. O(pieces).
     void make(RuntimeCore& core, const plan::SubmitPlan& plan, const std::vector<plan::Request>& requests,
               const std::vector<DraftAccess>& accesses, const graph::TaskList& tasks);
-    /// `access`, the task's first of a temporary that is chosen late: adds what it is chosen from.
-    static void add_across(graph::Task& task, std::uint32_t access, std::uint32_t temporary,
-                           const plan::SubmitPlan& plan, const plan::Request& request, const DraftAccess& draft);
+    /// `use`, the task's of a temporary that is chosen late: adds what it is chosen from. After all that the task uses
+    /// by itself.
+    static void add_across(graph::Task& task, std::uint32_t use, std::uint32_t temporary, const plan::SubmitPlan& plan,
+                           const plan::Request& request, const DraftAccess& draft);
     /// A task uses the temporary: it stays until all that were counted are settled.
     void count_use(std::uint32_t temporary, std::uint32_t task) noexcept {
         Entry& e = entries_[temporary];
@@ -89,7 +90,8 @@ class Temporaries {
     struct Source;
 
     void make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Temporary& plan);
-    graph::Task& make_transfer(const graph::Task& made_for, memory::MemoryIndex memory, std::size_t num_accesses);
+    static std::uint32_t use_of_part(graph::Task& task, memory::Chunk& chunk);
+    graph::Task& make_transfer(const graph::Task& made_for, memory::MemoryIndex memory, std::size_t num_uses);
     void make_gather(Entry& entry, const Source& source);
     static memory::MemoryIndex memory_for(RuntimeCore& core, const Source& source, const plan::Piece& piece);
     void make_write_backs(RuntimeCore& core, Entry& entry, const Source& source);

@@ -153,7 +153,7 @@ void HostPool::run_function(graph::Task& task) {
     HostResource resource;
     detail::TaskContext context;
     context.resource = &resource;
-    context.addresses = task.addresses.data();
+    context.addresses = task.addresses;
     context.layouts = task.layouts.data();
     context.chunk = &task.chunk;
     fill_unset_on_host(task);

@@ -12,7 +12,7 @@ namespace kmm::graph {
 
 /// One box of a transfer: runs that are contiguous on both sides, repeated along axes, slowest first.
 struct BoxTransfer {
-    std::uint32_t source = 0;  ///< accesses of the task
+    std::uint32_t source = 0;  ///< uses of the task
     std::uint32_t destination = 0;
     detail::Box box;                           ///< in the array's indices
     std::size_t source_offset_bytes = 0;       ///< of the first element from the start of the chunk
@@ -42,13 +42,18 @@ struct Across {
         gathered,  ///< the temporary holds them already, for another task
         in_place,  ///< the chunks lie side by side in the task's memory
     };
-    std::uint32_t access = 0;       ///< the task's first of the temporary
-    std::uint32_t first_piece = 0;  ///< accesses to the chunks, in their order
-    std::uint32_t num_pieces = 0;
-    std::uint32_t first_box = 0;              ///< Task::boxes, one for each piece
-    bool may_be_in_place = false;             ///< the chunks are neighbours along the slowest axis
-    Form form = Form::gather;                 ///< valid once the task is placed
-    std::size_t offset_from_first_piece = 0;  ///< in_place: bytes to the region's first element
+    static constexpr std::size_t most_parts = 64;
+
+    std::uint32_t use = 0;        ///< of the temporary
+    std::uint32_t first_box = 0;  ///< Task::boxes: for each part, in the order of the chunks, its use and its box
+    std::uint32_t num_parts = 0;
+    bool may_be_in_place = false;  ///< the chunks are neighbours along the slowest axis
+    Form form = Form::gather;      ///< valid once the task is placed
+    /// in_place: a bit for each part of which only the part is brought to the chunk's place (memory::Ghosts).
+    std::uint64_t ghosts = 0;
+    std::size_t offset_from_first_part = 0;  ///< in_place: bytes to the region's first element
+
+    bool is_ghost(std::uint32_t part) const noexcept { return (ghosts >> part & 1) != 0; }
 };
 
 }  // namespace kmm::graph

@@ -63,15 +63,15 @@ void Task::make_cold_part(UseOfReserve reserve, std::size_t list_bytes) {
     cold->own_memory.adopt(cold + 1, list_bytes);
 }
 
-void Task::make_room(std::size_t num_accesses, bool has_patches, bool has_layouts, std::size_t edges_each) {
+void Task::make_room(std::size_t num_uses, bool has_views, bool has_patches, bool has_layouts, std::size_t edges_each) {
     // Very many lists grow by themselves.
-    const std::size_t count = num_accesses <= accesses.most_at_once / edges_of_access ? num_accesses : 0;
-    const std::size_t each = sizeof(Access) + sizeof(void*) + edges_each * sizeof(Predecessor) +
+    const std::size_t count = num_uses <= uses.most_at_once / edges_of_use ? num_uses : 0;
+    const std::size_t each = sizeof(Use) + (has_views ? sizeof(View) : 0) + edges_each * sizeof(Predecessor) +
                              (has_patches ? sizeof(AddressPatch) : 0) + (has_layouts ? sizeof(AccessLayout) : 0);
     if (count == 0) return;
-    auto* at = static_cast<std::byte*>(own_memory.take(count * each, alignof(Access), false));
-    at = accesses.lie_at(at, count);
-    at = addresses.lie_at(at, count);
+    auto* at = static_cast<std::byte*>(own_memory.take(count * each, alignof(Use), false));
+    at = uses.lie_at(at, count);
+    if (has_views) at = views.lie_at(at, count);
     at = predecessors.lie_at(at, edges_each * count);
     if (has_patches) at = patches.lie_at(at, count);
     if (has_layouts) layouts.lie_at(at, count);
@@ -98,8 +98,9 @@ void Task::recycle() noexcept {
     waiters = nullptr;
     unissued_predecessors = 0;
     unsettled_predecessors = 0;
-    accesses.forget();
-    addresses.forget();
+    uses.forget();
+    views.forget();
+    addresses = nullptr;
     predecessors.forget();
     successors.clear();
     fences.clear();

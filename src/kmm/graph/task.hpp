@@ -21,10 +21,7 @@
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/submit_info.hpp"
 #include "kmm/graph/task_number.hpp"
-
-namespace kmm::memory {
-struct Chunk;
-}  // namespace kmm::memory
+#include "kmm/graph/use.hpp"
 
 namespace kmm::graph {
 
@@ -44,42 +41,11 @@ enum class TaskState : std::uint8_t {
     settled,    ///< finished, failed or not
 };
 
-/// One region that a task uses.
-struct Access {
-    memory::Chunk* chunk = nullptr;  ///< null: an empty region
-    std::size_t offset_bytes = 0;    ///< of the region's first element from the start of the chunk
-    AccessKind kind = AccessKind::read;
-    bool first_of_chunk : 1 = true;  ///< no earlier access of this task names the same chunk
-    // Valid where first_of_chunk.
-    bool needs_content : 1 = false;   ///< what the chunk holds must be there before the task runs
-    bool writes_chunk : 1 = false;    ///< some access of the task writes the chunk
-    bool replaces_chunk : 1 = false;  ///< the task writes all of it, so everything else came before
-    // Always valid.
-    bool anywhere : 1 = false;  ///< what is copied from the chunk is read wherever it is when the task is placed
-    bool gathers : 1 = false;   ///< Across::access, or another access of the same temporary
-    bool is_piece : 1 = false;  ///< one of the chunks of an Across
-    /// A piece, and all that the task uses of its chunk is a small part: what memory keeps of a chunk that is about to
-    /// be replaced.
-    bool is_small_part : 1 = false;
-    /// Of a piece, where the chunks are read in place: this part of the chunk alone is brought there
-    /// (memory::Ghosts).
-    bool is_ghost : 1 = false;
-    /// Of a piece, or of what gathers: the form that was chosen when the task was placed needs it, from then on until
-    /// the task is placed again. All others are always in use.
-    bool in_use : 1 = true;
-    memory::MemoryIndex memory;  ///< where first_of_chunk and placed: in which memory the task uses it
-    /// Valid where first_of_chunk. Full overwrite: the chunk's new content does not depend on the old.
-    bool owes_nothing() const noexcept { return writes_chunk && replaces_chunk && !needs_content; }
-    std::uint64_t content_at = 0;   ///< where first_of_chunk: the replica's, when the task was placed
-    std::uint64_t replaced_at = 0;  ///< likewise the chunk's
-};
-static_assert(sizeof(Access) == 40);
-
 /// Debug mode: what a task finds without content, to be filled with a pattern before it runs
 /// (engine/debug_pattern.hpp).
 struct Unset {
-    std::uint32_t access = 0;
-    bool whole_chunk = false;  ///< the whole chunk of the access, not only its region
+    std::uint32_t index = 0;  ///< of the view, or of the use whose whole chunk it is
+    bool whole_chunk = false;
     std::int64_t extents[detail::max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};  ///< of the region
 };
 
@@ -204,8 +170,8 @@ struct Function {
 
 using TaskList = Vector<Task*>;
 
-/// For each access a task usually depends on one writer and one reader.
-inline constexpr std::size_t edges_of_access = 2;
+/// For each chunk that it uses a task usually depends on one writer and one reader.
+inline constexpr std::size_t edges_of_use = 2;
 
 /// Rarely used fields, split from the record (Chilimbi, Davidson, Larus: Cache-conscious structure definition, 1999):
 /// made on first use, in the record's memory, and freed with it.
@@ -241,9 +207,9 @@ struct Task {
     // ---- order
     std::uint32_t unissued_predecessors = 0;
     std::uint32_t unsettled_predecessors = 0;
-    List<Access, UseOfReserve::no> accesses{own_memory};
-    List<void*> addresses{own_memory};   ///< one for each access; set when it is issued
-    TaskEdges predecessors{own_memory};  ///< does not grow once the scheduler has the task
+    List<Use, UseOfReserve::no> uses{own_memory};
+    List<View, UseOfReserve::no> views{own_memory};  ///< one for each access of the program
+    TaskEdges predecessors{own_memory};              ///< does not grow once the scheduler has the task
     Successors successors;
     /// Fences that its work waits for; once its position is known, the fences that mean that it is done.
     FenceSet fences;
@@ -285,7 +251,7 @@ struct Task {
     Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together
 
     // ---- what it does
-    const memory::Chunk* written_chunk = nullptr;  ///< the first one: what the choice of a kernel's lane hangs on
+    void** addresses = nullptr;  ///< once it is placed: of a function one for each view, of a transfer for each use
     List<AccessLayout, UseOfReserve::no> layouts{own_memory};  ///< of functions, and in debug mode
     List<AddressPatch, UseOfReserve::no> patches{own_memory};  ///< of kernels
     union {
@@ -333,8 +299,16 @@ struct Task {
         return cold != nullptr ? std::span<BoxTransfer>(cold->boxes) : std::span<BoxTransfer>();
     }
     std::span<const BoxTransfer> boxes() const noexcept { return const_cast<Task&>(*this).boxes(); }
+    /// One for each part of the region.
+    std::span<const BoxTransfer> boxes_of(const Across& across) const noexcept {
+        return boxes().subspan(across.first_box, across.num_parts);
+    }
     std::span<const Unset> unset() const noexcept {
         return cold != nullptr ? std::span<const Unset>(cold->unset) : std::span<const Unset>();
+    }
+    /// Whether the task uses the chunk only as this one part of a region. O(parts of its regions).
+    bool is_only_part(std::uint32_t use) const noexcept {
+        return uses[use].role == Use::Role::part && std::ranges::count(boxes(), use, &BoxTransfer::source) == 1;
     }
     std::span<const TaskNumber> open_data_predecessors() const noexcept {
         return cold != nullptr ? std::span<const TaskNumber>(cold->open_data_predecessors)
@@ -349,11 +323,15 @@ struct Task {
 
     void set_kernel(const Kernel& k) noexcept { kernel = k; }
     /// Room in the lists of a fresh record, so that they need not grow. Throws std::bad_alloc.
-    void make_room(std::size_t num_accesses, bool has_patches, bool has_layouts,
-                   std::size_t edges_each = edges_of_access);
+    void make_room(std::size_t num_uses, bool has_views, bool has_patches, bool has_layouts,
+                   std::size_t edges_each = edges_of_use);
     /// Memory for parameters or a payload, until `recycle`. Throws std::bad_alloc.
     void* allocate_storage(std::size_t bytes, std::size_t alignment) {
         return own_memory.take(bytes, alignment, false);
+    }
+    /// Likewise, from the host's reserve if need be.
+    void** allocate_addresses(std::size_t count) {
+        return static_cast<void**>(own_memory.take(count * sizeof(void*), alignof(void*), true));
     }
     /// Whether what a function was given must be destroyed.
     bool has_payload() const noexcept {

@@ -14,10 +14,10 @@ namespace kmm::graph {
 
 /// What the record of a task should have room for. More of anything costs a block of the host.
 struct RecordSize {
-    std::size_t num_accesses = 0;
+    std::size_t num_uses = 0;
     std::size_t storage_bytes = 0;  ///< parameters or payload
     bool has_layouts = false;
-    std::size_t num_edges = 0;  ///< beside two for each access
+    std::size_t num_edges = 0;  ///< beside two for each use
 };
 
 /// Free task records, of a few sizes. Any thread; O(1). Submitting threads take and the scheduler gives, so each side

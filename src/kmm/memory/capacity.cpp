@@ -502,14 +502,14 @@ bool Residency::compact(MemoryIndex m) {
 Residency::Swap Residency::find_swap(graph::Task& task) {
     Swap swap;
     std::size_t new_bytes = 0;  // of blocks whose content does not exist yet: no swap makes room for these
-    for_each_place(task, [&](graph::Access&, Chunk& c) {
+    for_each_place(task, [&](graph::Use&, Chunk& c) {
         if (c.replicas[task.memory].address == 0 && source_for(c, task.memory) == task.memory)
             new_bytes += rounded(c.block_bytes());
     });
     if (new_bytes > spaces_[task.memory].heap.free_bytes()) return swap;
-    for_each_place(task, [&](graph::Access&, Chunk& c) { c.hold = task.number; });
-    for_each_place(task, [&](graph::Access& a, Chunk& c) {
-        if (swap.chunk != nullptr || a.is_piece || a.gathers || c.replicas[task.memory].address != 0) return;
+    for_each_place(task, [&](graph::Use&, Chunk& c) { c.hold = task.number; });
+    for_each_place(task, [&](graph::Use& u, Chunk& c) {
+        if (swap.chunk != nullptr || u.role != graph::Use::Role::chunk || c.replicas[task.memory].address != 0) return;
         const MemoryIndex from = source_for(c, task.memory);
         if (from == task.memory || c.lost != nullptr || !is_idle(c.replicas.at(from))) return;
         const MemoryIndex to = from.is_host() ? task.memory : MemoryIndex::host();
@@ -517,7 +517,7 @@ Residency::Swap Residency::find_swap(graph::Task& task) {
         Chunk* const other = last_needed_of_size(to, rounded(c.block_bytes()), from);
         if (other != nullptr) swap = {&c, other, from, to};
     });
-    for_each_place(task, [](graph::Access&, Chunk& c) { c.hold = 0; });
+    for_each_place(task, [](graph::Use&, Chunk& c) { c.hold = 0; });
     return swap;
 }
 

@@ -13,9 +13,9 @@
 
 namespace kmm::memory {
 
-using graph::Access;
 using graph::Across;
 using graph::Task;
+using graph::Use;
 
 namespace {
 
@@ -28,41 +28,46 @@ constexpr std::uint32_t most_times_laid = 8;
 // is gathered in this memory, for good.
 constexpr std::uint32_t most_times_in_vain = 64;
 
-template<typename T, typename F>
-void for_each_piece(T& task, const Across& across, F&& f) {
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i) f(task.accesses[across.first_piece + i]);
+const Use& part(const Task& task, const Across& across, std::uint32_t i) noexcept {
+    return task.uses[task.boxes()[across.first_box + i].source];
 }
 
-const Chunk& piece(const Task& task, const Across& across, std::uint32_t i) noexcept {
-    return *task.accesses[across.first_piece + i].chunk;
+Chunk& chunk_of_part(const Task& task, const Across& across, std::uint32_t i) noexcept {
+    return *part(task, across, i).chunk;
 }
 
-const Chunk& temporary(const Task& task, const Across& across) noexcept { return *task.accesses[across.access].chunk; }
+Chunk& temporary(const Task& task, const Across& across) noexcept { return *task.uses[across.use].chunk; }
 
-void set_form(Task& task, Across& across, Across::Form form) noexcept {
-    across.form = form;
-    task.accesses[across.access].in_use = form != Across::Form::in_place;
-    for_each_piece(task, across, [form](Access& a) {
-        a.in_use = form != Across::Form::gathered;
-        a.anywhere = form == Across::Form::gather;
-        a.is_ghost = a.is_ghost && form == Across::Form::in_place;
-    });
+/// What the chosen forms need of parts and temporaries. Of a chunk that several regions have a part of, or that the
+/// task uses by itself, too, the one that needs most of it decides. O(parts).
+void set_places(Task& task) noexcept {
+    for (Use& u : task.uses)
+        if (u.role == Use::Role::part) u.place = Use::Place::none;
+    for (const Across& across : task.across()) {
+        const bool is_in_place = across.form == Across::Form::in_place;
+        task.uses[across.use].place = is_in_place ? Use::Place::none : Use::Place::here;
+        if (across.form == Across::Form::gathered) continue;
+        for (std::uint32_t i = 0; i < across.num_parts; ++i) {
+            Use& u = task.uses[task.boxes()[across.first_box + i].source];
+            const auto place = !is_in_place         ? Use::Place::anywhere
+                               : across.is_ghost(i) ? Use::Place::ghost
+                                                    : Use::Place::here;
+            u.place = std::max(u.place, place);
+        }
+    }
 }
 
 /// Whether each has a replica that may hold parts.
 bool ghosts_have_places(const Task& task, const Across& across) noexcept {
-    bool all = true;
-    for_each_piece(task, across,
-                   [&](const Access& a) { all = all && (!a.is_ghost || a.chunk->replicas[task.memory].has_ghosts()); });
-    return all;
+    for (std::uint32_t i = 0; i < across.num_parts; ++i)
+        if (across.is_ghost(i) && !chunk_of_part(task, across, i).replicas[task.memory].has_ghosts()) return false;
+    return true;
 }
 
-/// What the task reads of a piece. O(regions of the task).
-const graph::BoxTransfer& part_of(const Task& task, const Access& piece) noexcept {
-    const auto index = static_cast<std::uint32_t>(&piece - task.accesses.data());
-    const Across* a = task.across().data();
-    while (index - a->first_piece >= a->num_pieces) ++a;
-    return task.boxes()[a->first_box + (index - a->first_piece)];
+/// What the task reads of the chunk. The use has one part. O(parts).
+const graph::BoxTransfer& box_of(const Task& task, const Use& part) noexcept {
+    const auto index = static_cast<std::uint32_t>(&part - task.uses.data());
+    return *std::ranges::find(task.boxes(), index, &graph::BoxTransfer::source);
 }
 
 /// Of a chunk of a stack: whole rows, if these are little too. They are one piece of memory, and other tasks at the
@@ -75,8 +80,8 @@ graph::Box box_to_fetch(const Chunk& chunk, const graph::Box& part) noexcept {
     return 2 * bytes < chunk.size_bytes ? rows : part;
 }
 
-ChunkRange pieces(const Task& task, const Across& across) noexcept {
-    return {piece(task, across, 0).index, piece(task, across, across.num_pieces - 1).index};
+ChunkRange range_of(const Task& task, const Across& across) noexcept {
+    return {chunk_of_part(task, across, 0).index, chunk_of_part(task, across, across.num_parts - 1).index};
 }
 
 }  // namespace
@@ -88,8 +93,8 @@ bool Residency::holds_region(const Task& task, const Across& across) const noexc
     const Chunk& t = temporary(task, across);
     if (!is_valid(t, task.memory)) return false;
     const std::uint64_t filled_at = t.replicas[task.memory].content_at;
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i)
-        if (piece(task, across, i).spoiled_at > filled_at) return false;
+    for (std::uint32_t i = 0; i < across.num_parts; ++i)
+        if (chunk_of_part(task, across, i).spoiled_at > filled_at) return false;
     return true;
 }
 
@@ -97,9 +102,9 @@ bool Residency::holds_region(const Task& task, const Across& across) const noexc
 bool Residency::lie_side_by_side(const Task& task, const Across& across) const noexcept {
     // A driver call may not span two allocations, even if they happen to touch.
     if (!across.may_be_in_place || spaces_[task.memory].has_sealed) return false;
-    std::uintptr_t expected = piece(task, across, 0).replicas[task.memory].address;
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-        const Chunk& c = piece(task, across, i);
+    std::uintptr_t expected = chunk_of_part(task, across, 0).replicas[task.memory].address;
+    for (std::uint32_t i = 0; i < across.num_parts; ++i) {
+        const Chunk& c = chunk_of_part(task, across, i);
         if (c.replicas[task.memory].address == 0 || c.replicas[task.memory].address != expected) return false;
         expected += c.size_bytes;
     }
@@ -113,8 +118,8 @@ bool Residency::holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& 
     return r.has_ghosts() && chunk.version != 0 && r.version == chunk.version && Ghosts::of(r).hold(part);
 }
 
-bool Residency::lacks_part(const Task& task, const Access& piece) noexcept {
-    return !holds_part(*piece.chunk, task.memory, part_of(task, piece).box);
+bool Residency::lacks_part(const Task& task, const Use& part) noexcept {
+    return !holds_part(*part.chunk, task.memory, box_of(task, part).box);
 }
 
 /// Whether the part can be copied in without waiting for readers of the parts that are there.
@@ -123,9 +128,9 @@ bool Residency::comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box
     return r.has_ghosts() && r.version == chunk.version && !Ghosts::of(r).overlap(part);
 }
 
-bool Residency::part_comes_beside(const Task& task, const Access& piece) noexcept {
-    const Chunk& c = *piece.chunk;
-    return comes_beside(c, task.memory, box_to_fetch(c, part_of(task, piece).box));
+bool Residency::part_comes_beside(const Task& task, const Use& part) noexcept {
+    const Chunk& c = *part.chunk;
+    return comes_beside(c, task.memory, box_to_fetch(c, box_of(task, part).box));
 }
 
 /// Whether kernels of other devices write the chunk, and none in `m`, as far as known. O(memories).
@@ -137,30 +142,29 @@ bool Residency::has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noex
     return false;
 }
 
-/// Whether `bytes` can be had beside the blocks that the task still lacks, without an eviction. O(accesses).
+/// Whether `bytes` can be had beside the blocks that the task still lacks, without an eviction. O(uses).
 bool Residency::have_room_beside(const Task& task, std::size_t bytes) noexcept {
     const MemoryIndex m = task.memory;
     const Space& space = spaces_[m];
-    for (const Access& a : task.accesses) {
-        const bool needs_block = a.chunk != nullptr && a.first_of_chunk && !a.is_piece && !a.gathers;
-        if (needs_block && a.chunk->replicas[m].address == 0) bytes += space.heap.round_up(a.chunk->block_bytes());
-    }
+    for (const Use& u : task.uses)
+        if (u.role == Use::Role::chunk && u.chunk->replicas[m].address == 0)
+            bytes += space.heap.round_up(u.chunk->block_bytes());
     const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
     return bytes <= space.heap.free_bytes() + (may_grow(m, 1) ? left : 0);
 }
 
-/// Marks the pieces of which only the part that is read is fetched, as a ghost: chunks of which the task reads little,
-/// and which are on another device, or on the host and written by other devices alone. False: gathering the region is
-/// better than reading it in place. O(pieces * accesses).
-bool Residency::find_ghosts(Task& task, const Across& across) noexcept {
+/// Marks the parts that are fetched without the rest of their chunk, as ghosts: of chunks of which the task reads
+/// little, and which are on another device, or on the host and written by other devices alone. False: gathering the
+/// region is better than reading it in place. O(parts squared).
+bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
     const MemoryIndex m = task.memory;
     std::size_t bytes_in_place = 0;  // read of chunks that are here, or are fetched as a whole
     std::size_t places_bytes = 0;
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-        Access& a = task.accesses[across.first_piece + i];
-        const Chunk& c = *a.chunk;
-        const std::size_t part_bytes = task.boxes()[across.first_box + i].size_bytes();
-        a.is_ghost = false;
+    across.ghosts = 0;
+    for (std::uint32_t i = 0; i < across.num_parts; ++i) {
+        const graph::BoxTransfer& box = task.boxes()[across.first_box + i];
+        const Chunk& c = *task.uses[box.source].chunk;
+        const std::size_t part_bytes = box.size_bytes();
         if (c.is_in_parts()) return false;  // the host holds these parts alone
         const MemoryIndex source = source_for(c, m);
         const bool comes_whole = 2 * part_bytes >= c.size_bytes || (source.is_host() && !has_home_elsewhere(c, m));
@@ -168,9 +172,8 @@ bool Residency::find_ghosts(Task& task, const Across& across) noexcept {
             bytes_in_place += part_bytes;
             continue;
         }
-        const auto is_same_chunk = [&c](const Access& other) { return other.chunk == &c; };
-        if (source == m || std::count_if(task.accesses.begin(), task.accesses.end(), is_same_chunk) != 1) return false;
-        a.is_ghost = true;
+        if (source == m || !task.is_only_part(box.source)) return false;
+        across.ghosts |= std::uint64_t{1} << i;
         if (c.replicas[m].address == 0) places_bytes += c.size_bytes;
     }
     if (places_bytes == 0) return true;
@@ -181,10 +184,8 @@ bool Residency::find_ghosts(Task& task, const Across& across) noexcept {
 std::size_t Residency::missing_across(const Task& task, const Across& across) const noexcept {
     if (holds_region(task, across)) return 0;
     std::size_t bytes = lie_side_by_side(task, across) ? 0 : temporary(task, across).size_bytes;
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i)
-        if (const graph::BoxTransfer& part = task.boxes()[across.first_box + i];
-            !holds_part(piece(task, across, i), task.memory, part.box))
-            bytes += part.size_bytes();
+    for (const graph::BoxTransfer& box : task.boxes_of(across))
+        if (!holds_part(*task.uses[box.source].chunk, task.memory, box.box)) bytes += box.size_bytes();
     return bytes;
 }
 
@@ -202,11 +203,11 @@ bool Residency::forms_hold(const Task& task) const noexcept {
 
 // ------------------------------------------------------------------------------------------------------------- choice
 
-/// O(pieces), plus laying chunks side by side, mostly once for each array and memory.
+/// O(parts), plus laying chunks side by side, mostly once for each array and memory.
 Residency::Found Residency::choose_forms(Task& task) {
     for (Across& across : task.across()) {
         if (holds_region(task, across)) {
-            set_form(task, across, Across::Form::gathered);
+            across.form = Across::Form::gathered;
             continue;
         }
         Found found = Found::none;
@@ -215,16 +216,15 @@ Residency::Found Residency::choose_forms(Task& task) {
                 const bool lie = lie_side_by_side(task, across) || take_gaps(task, across);
                 found = lie ? Found::yes : lay_side_by_side(task, across);
             }
-            if (found == Found::yes)
-                for_each_piece(task, across, [&](const Access& a) {
-                    if (a.is_ghost) make_ghosts(a.chunk->replicas.at(task.memory));
-                });
+            for (std::uint32_t i = 0; found == Found::yes && i < across.num_parts; ++i)
+                if (across.is_ghost(i)) make_ghosts(chunk_of_part(task, across, i).replicas.at(task.memory));
         } catch (const std::bad_alloc&) {
             found = Found::starved;
         }
         if (found == Found::growing || found == Found::starved) return found;
-        set_form(task, across, found == Found::yes ? Across::Form::in_place : Across::Form::gather);
+        across.form = found == Found::yes ? Across::Form::in_place : Across::Form::gather;
     }
+    set_places(task);
     return Found::yes;
 }
 
@@ -234,9 +234,10 @@ bool Residency::gather_instead(Task& task) noexcept {
     for (Across& across : task.across()) {
         if (across.form == Across::Form::gather) continue;
         if (across.form == Across::Form::gathered && is_valid(temporary(task, across), task.memory)) continue;
-        set_form(task, across, Across::Form::gather);
+        across.form = Across::Form::gather;
         any = true;
     }
+    if (any) set_places(task);
     return any;
 }
 
@@ -245,9 +246,9 @@ bool Residency::gather_instead(Task& task) noexcept {
 /// time: an array that arrives chunk by chunk is not moved as a whole for each chunk.
 Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
-    Array& array = *piece(task, across, 0).array;
+    Array& array = *chunk_of_part(task, across, 0).array;
     Neighbours& neighbours = array.neighbours[m];
-    const ChunkRange wanted = pieces(task, across);
+    const ChunkRange wanted = range_of(task, across);
     const Space& space = spaces_[m];
     const auto often = [&](std::uint32_t count) {
         return neighbours.times_laid >= most_times_laid && count < 2 * neighbours.num_laid;
@@ -332,34 +333,34 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
     return Found::yes;
 }
 
-/// Takes the free gaps between the pieces' blocks, which evicted pieces have left, for the pieces without a block.
+/// Takes the free gaps between the parts' blocks, which evicted chunks have left, for the chunks without a block.
 /// False: not all gaps are free; nothing has changed. Not tried again after `most_times_in_vain` partial
-/// failures. O(pieces). Throws std::bad_alloc, with nothing changed.
+/// failures. O(parts). Throws std::bad_alloc, with nothing changed.
 bool Residency::take_gaps(const Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
-    Neighbours& neighbours = piece(task, across, 0).array->neighbours[m];
+    Neighbours& neighbours = chunk_of_part(task, across, 0).array->neighbours[m];
     if (space.has_sealed || neighbours.gaps_in_vain >= most_times_in_vain) return false;
-    const auto block_of = [&](std::uint32_t i) { return piece(task, across, i).replicas[m].block(); };
+    const auto block_of = [&](std::uint32_t i) { return chunk_of_part(task, across, i).replicas[m].block(); };
     std::uint32_t first = 0;
-    while (first < across.num_pieces && block_of(first) == 0) ++first;
-    if (first == across.num_pieces) return false;
+    while (first < across.num_parts && block_of(first) == 0) ++first;
+    if (first == across.num_parts) return false;
     std::uintptr_t begin = block_of(first);
-    for (std::uint32_t i = first; i > 0; --i) begin -= piece(task, across, i - 1).size_bytes;
+    for (std::uint32_t i = first; i > 0; --i) begin -= chunk_of_part(task, across, i - 1).size_bytes;
     std::uintptr_t at = begin;
-    for (std::uint32_t i = 0; i < across.num_pieces; at += piece(task, across, i++).size_bytes)
+    for (std::uint32_t i = 0; i < across.num_parts; at += chunk_of_part(task, across, i++).size_bytes)
         if (block_of(i) != 0 && block_of(i) != at) return false;  // no gaps: they lie elsewhere
     tell_again(space);
-    reserve_records(space, across.num_pieces);
-    std::uint64_t taken = 0;  // a bit for each of the pieces
+    reserve_records(space, across.num_parts);
+    std::uint64_t taken = 0;  // a bit for each part
     const auto give_back = [&] {
-        for (std::uint32_t i = 0; i < across.num_pieces; ++i)
-            if ((taken >> i & 1) != 0) release(task.accesses[across.first_piece + i].chunk->replicas.at(m));
+        for (std::uint32_t i = 0; i < across.num_parts; ++i)
+            if ((taken >> i & 1) != 0) release(chunk_of_part(task, across, i).replicas.at(m));
     };
     at = begin;
     try {
-        for (std::uint32_t i = 0; i < across.num_pieces; at += piece(task, across, i++).size_bytes) {
-            Chunk& c = *task.accesses[across.first_piece + i].chunk;
+        for (std::uint32_t i = 0; i < across.num_parts; at += chunk_of_part(task, across, i++).size_bytes) {
+            Chunk& c = chunk_of_part(task, across, i);
             if (block_of(i) != 0) continue;
             const rmm::heap::block gap = space.heap.take(at, space.heap.round_up(c.block_bytes()));
             if (!gap) {
@@ -374,8 +375,8 @@ bool Residency::take_gaps(const Task& task, const Across& across) {
         give_back();
         throw;
     }
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i)
-        if ((taken >> i & 1) != 0) notify(piece(task, across, i), m);
+    for (std::uint32_t i = 0; i < across.num_parts; ++i)
+        if ((taken >> i & 1) != 0) notify(chunk_of_part(task, across, i), m);
     return true;
 }
 
@@ -445,48 +446,46 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
 
 // ---------------------------------------------------------------------------------------------------------- placement
 
-/// The task has its memory: what is gathered is requested, and who is not used any more is told so.
+/// The task has its memory: what is gathered is requested, and what the task uses no more is not kept for it.
 void Residency::finish_forms(Task& task) {
-    task.addresses.resize(task.accesses.size());
-    for (Across& across : task.across()) {
-        if (across.form == Across::Form::in_place) {
-            const Access& whole = task.accesses[across.access];
-            remove_next_use(*whole.chunk, use_of(task, whole));
+    for (const Across& across : task.across()) {
+        if (across.form == Across::Form::in_place)
             fetch_ghosts(task, across);
-            continue;
-        }
-        if (across.form == Across::Form::gather) gather(task, across);
-        const Replica& filled = temporary(task, across).replicas[task.memory];
-        for_each_piece(task, across, [&](Access& a) {
-            // By these it is told whether the task may have taken what a failed copy left (may_have_taken).
-            a.content_at = filled.content_at;
-            a.replaced_at = a.chunk->replaced_at;
-            a.in_use = false;
-            remove_next_use(*a.chunk, use_of(task, a));
-        });
+        else if (across.form == Across::Form::gather)
+            gather(task, across);
+    }
+    for (Use& u : task.uses) {
+        const bool is_over = u.role == Use::Role::part     ? !u.needs_block()
+                             : u.role == Use::Role::region ? u.place == Use::Place::none
+                                                           : false;
+        if (!is_over) continue;
+        u.place = Use::Place::none;
+        u.content_at = 0;
+        u.replaced_at = u.chunk->replaced_at;
+        remove_next_use(*u.chunk, next_use_of(task, u));
     }
 }
 
-/// What reads chunks in their places has the address of the first one.
-void Residency::address_in_place(Task& task) noexcept {
+/// What a task reads of a temporary is as old as that: a failed copy may have left it (may_have_taken).
+void Residency::note_gathered(Task& task) noexcept {
     for (const Across& across : task.across()) {
-        if (across.form != Across::Form::in_place) continue;
-        auto* const first = static_cast<std::byte*>(task.addresses[across.first_piece]);
-        for (std::size_t i = 0; i < across.first_piece; ++i)
-            if (task.accesses[i].chunk == task.accesses[across.access].chunk)
-                task.addresses[i] = first + across.offset_from_first_piece;
+        if (across.form == Across::Form::in_place) continue;
+        const std::uint64_t filled_at = temporary(task, across).replicas[task.memory].content_at;
+        for (const graph::BoxTransfer& box : task.boxes_of(across)) {
+            Use& u = task.uses[box.source];
+            u.content_at = std::max(u.content_at, filled_at);
+        }
     }
 }
 
 void Residency::fetch_ghosts(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-        const Access& a = task.accesses[across.first_piece + i];
-        Chunk& c = *a.chunk;
-        if (!a.is_ghost || !lacks_part(task, a)) continue;
+    for (std::uint32_t i = 0; i < across.num_parts; ++i) {
+        graph::BoxTransfer part = task.boxes()[across.first_box + i];
+        Chunk& c = *task.uses[part.source].chunk;
+        if (!across.is_ghost(i) || holds_part(c, m, part.box)) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;  // as in `fetch`
-        graph::BoxTransfer part = part_of(task, a);
         const graph::Box box = box_to_fetch(c, part.box);
         if (!graph::equal(box, part.box)) {
             part.box = box;
@@ -519,17 +518,16 @@ void Residency::fetch_ghosts(Task& task, const Across& across) {
 
 void Residency::gather(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
-    Chunk& to = *task.accesses[across.access].chunk;
+    Use& region = task.uses[across.use];
+    Chunk& to = *region.chunk;
     Replica& d = to.replicas.at(m);
     FenceSet waits;
     d.add_all_users_to(waits);
-    task.addresses[across.access] = reinterpret_cast<void*>(d.address);
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-        Access& a = task.accesses[across.first_piece + i];
-        a.memory = read_from(*a.chunk, m);
-        const Replica& s = a.chunk->replicas[a.memory];
-        task.addresses[across.first_piece + i] = reinterpret_cast<void*>(s.address);
-        s.add_writers_to(waits);
+    region.memory = m;
+    for (const graph::BoxTransfer& box : task.boxes_of(across)) {
+        Use& u = task.uses[box.source];
+        u.memory = read_from(*u.chunk, m);
+        u.chunk->replicas[u.memory].add_writers_to(waits);
     }
     if (to.version == 0) to.version = 1;
     to.copied_at = ++tick_;
@@ -538,13 +536,14 @@ void Residency::gather(Task& task, const Across& across) {
     forget_users(d);
     add_user(d, UserKind::arrival, fence);
     d.version = to.version;
-    for_each_piece(task, across, [&](Access& a) {
-        if (Replica* const s = a.chunk->replicas.find(a.memory)) {
+    for (const graph::BoxTransfer& box : task.boxes_of(across)) {
+        const Use& u = task.uses[box.source];
+        if (Replica* const s = u.chunk->replicas.find(u.memory)) {
             add_user(*s, UserKind::copy_read, fence);
             s->tick = ++tick_;
         }
-        reindex_all(*a.chunk);
-    });
+        reindex_all(*u.chunk);
+    }
     reindex_all(to);
     notify(to, m);
 }

@@ -1,17 +1,34 @@
-// Which of a task's accesses need a block in the task's own memory.
+// The blocks that a task's uses need in its memory, and the addresses that its views see.
+//
+// Must not know: how blocks are found. Of a placed task, under the scheduler's baton.
 #pragma once
 
 #include "kmm/graph/task.hpp"
+#include "kmm/memory/chunk.hpp"
 
 namespace kmm::memory {
 
-inline bool needs_place(const graph::Access& access) noexcept {
-    return access.chunk != nullptr && access.first_of_chunk && access.in_use && !access.anywhere;
-}
-/// Calls `f(access, chunk)`.
+/// Calls `f(use, chunk)` for each use that needs a block in the task's memory.
 template<typename F> void for_each_place(graph::Task& task, F&& f) {
-    for (graph::Access& a : task.accesses)
-        if (needs_place(a)) f(a, *a.chunk);
+    for (graph::Use& u : task.uses)
+        if (u.needs_block()) f(u, *u.chunk);
+}
+
+/// Of the chunk's first element where the task uses it; null: there never was content.
+inline std::byte* address_of(const graph::Use& use) noexcept {
+    return reinterpret_cast<std::byte*>(use.chunk->replicas[use.memory].address);
+}
+
+/// Of the region's first element; null: an empty region. O(regions across chunks).
+inline std::byte* address_of(const graph::Task& task, const graph::View& view) noexcept {
+    if (view.is_empty()) return nullptr;
+    const graph::Use& use = task.uses[view.use];
+    if (use.place == graph::Use::Place::none)
+        for (const graph::Across& a : task.across())
+            if (a.use == view.use && a.form == graph::Across::Form::in_place)
+                return address_of(task.uses[task.boxes()[a.first_box].source]) + a.offset_from_first_part;
+    std::byte* const chunk = address_of(use);
+    return chunk == nullptr ? nullptr : chunk + view.offset_bytes;
 }
 
 }  // namespace kmm::memory

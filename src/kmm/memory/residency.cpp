@@ -10,8 +10,8 @@
 
 namespace kmm::memory {
 
-using graph::Access;
 using graph::Task;
+using graph::Use;
 
 namespace {
 
@@ -19,25 +19,22 @@ namespace {
 // of the replicas. A free for which the heap has no memory is repeated later (give).
 constexpr std::size_t frees_kept_ready = 128;
 
-/// Calls `f(access, chunk)` for each chunk that the task uses, once.
+/// Calls `f(use, chunk)` for each chunk of which the task uses a replica.
 template<typename F>
 void for_each_chunk(Task& task, F&& f) {
-    for (Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk && a.in_use) f(a, *a.chunk);
+    for (Use& u : task.uses)
+        if (u.place != Use::Place::none) f(u, *u.chunk);
 }
 
-/// Whether an earlier access of the task counts the same chunk: it may be used by itself and as a piece of regions.
-bool is_counted_before(const Task& task, const Access& access) noexcept {
-    if (!access.is_piece) return false;
-    const Access* const begin = task.accesses.data();
-    return std::any_of(begin, &access, [&](const Access& a) { return a.chunk == access.chunk && needs_place(a); });
-}
-
-bool will_gather(const Task& task, const Chunk& temporary) noexcept {
+bool will_gather(const Task& task, const Use& region) noexcept {
     return std::any_of(task.across().begin(), task.across().end(), [&](const graph::Across& across) {
-        return task.accesses[across.access].chunk == &temporary && across.form == graph::Across::Form::gather;
+        return &task.uses[across.use] == &region && across.form == graph::Across::Form::gather;
     });
 }
+
+/// Whether the task uses the chunk by itself: not as a part of regions, or as a temporary for them, of which
+/// `missing_across` knows more.
+bool is_used_itself(const Use& use) noexcept { return use.role == Use::Role::chunk; }
 
 }  // namespace
 
@@ -79,7 +76,7 @@ void Residency::stop_listening(ReadyUse& use) noexcept {
 
 void Residency::plan(Task& task, std::uint16_t position) {
     task.planned_at = position;
-    for_each_place(task, [&](Access&, Chunk& c) {
+    for_each_place(task, [&](Use&, Chunk& c) {
         Demand& demand = c.demands.find_or_make(task.memory, demands_);
         try {
             demand.planned.push_front(position, planned_uses_);
@@ -92,7 +89,7 @@ void Residency::plan(Task& task, std::uint16_t position) {
 }
 
 void Residency::unplan(Task& task) {
-    for_each_place(task, [&](Access&, Chunk& c) {
+    for_each_place(task, [&](Use&, Chunk& c) {
         forget_planned_use(task, c);
         if (Replica* const r = c.replicas.find(task.memory)) reindex(*r);
     });
@@ -142,10 +139,10 @@ MemoryIndex Residency::read_from(const Chunk& chunk, MemoryIndex m) const noexce
 
 std::size_t Residency::missing_bytes(const Task& task) const noexcept {
     std::size_t bytes = 0;
-    for (const Access& a : task.accesses) {
-        if (!needs_place(a) || a.gathers || a.is_piece) continue;
-        const Replica& r = a.chunk->replicas[task.memory];
-        if (r.address == 0 || (a.needs_content && !r.holds_all_of(a.chunk->version))) bytes += a.chunk->size_bytes;
+    for (const Use& u : task.uses) {
+        if (!is_used_itself(u)) continue;
+        const Replica& r = u.chunk->replicas[task.memory];
+        if (r.address == 0 || (u.needs_content && !r.holds_all_of(u.chunk->version))) bytes += u.chunk->size_bytes;
     }
     for (const graph::Across& across : task.across()) bytes += missing_across(task, across);
     return bytes;
@@ -156,18 +153,17 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
     if (task.fills_temporary) return std::max<std::size_t>(1, missing_bytes(task));
     const MemoryIndex m = task.memory;
     MoveCost cost;
-    for (const Access& a : task.accesses) {
-        if (!needs_place(a) || a.gathers || a.is_piece) continue;
-        const Chunk& c = *a.chunk;
-        const bool is_dirty = !a.owes_nothing() && is_valid(c, m) && !is_clean(c, m);
-        cost.add(c.size_bytes, a.needs_content && needs_copy(c, m), a.writes_chunk && m.is_device() && !is_dirty);
+    for (const Use& u : task.uses) {
+        if (!is_used_itself(u)) continue;
+        const Chunk& c = *u.chunk;
+        const bool is_dirty = !u.owes_nothing() && is_valid(c, m) && !is_clean(c, m);
+        cost.add(c.size_bytes, u.needs_content && needs_copy(c, m), u.writes && m.is_device() && !is_dirty);
     }
     for (const graph::Across& across : task.across()) {
         if (holds_region(task, across)) continue;
-        for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-            const Access& piece = task.accesses[across.first_piece + i];
-            const auto& part = task.boxes()[across.first_box + i];
-            cost.add(part.size_bytes(), !piece.is_small_part && !holds_part(*piece.chunk, m, part.box), false);
+        for (const graph::BoxTransfer& part : task.boxes_of(across)) {
+            const Use& u = task.uses[part.source];
+            cost.add(part.size_bytes(), !u.is_small_part && !holds_part(*u.chunk, m, part.box), false);
         }
     }
     return cost.bytes();
@@ -175,15 +171,15 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
 
 std::size_t Residency::made_bytes(const Task& task) const noexcept {
     std::size_t bytes = 0;
-    for (const Access& a : task.accesses)
-        if (needs_place(a) && a.writes_chunk && a.chunk->version == 0) bytes += rounded(a.chunk->block_bytes());
+    for (const Use& u : task.uses)
+        if (u.writes && u.chunk->version == 0) bytes += rounded(u.chunk->block_bytes());
     return bytes;
 }
 
 std::size_t Residency::read_bytes(const Task& task) const noexcept {
     std::size_t bytes = 0;
-    for (const Access& a : task.accesses)
-        if (needs_place(a) && a.needs_content) bytes += rounded(a.chunk->block_bytes());
+    for (const Use& u : task.uses)
+        if (u.needs_block() && u.needs_content) bytes += rounded(u.chunk->block_bytes());
     return bytes;
 }
 
@@ -194,9 +190,9 @@ std::size_t Residency::free_bytes(MemoryIndex m) const noexcept {
 
 std::size_t Residency::block_bytes_missing(const Task& task) const noexcept {
     std::size_t bytes = 0;
-    for (const Access& a : task.accesses)
-        if (needs_place(a) && !a.is_piece && a.chunk->replicas[task.memory].address == 0)
-            bytes += rounded(a.chunk->block_bytes());
+    for (const Use& u : task.uses)
+        if (u.needs_block() && u.role != Use::Role::part && u.chunk->replicas[task.memory].address == 0)
+            bytes += rounded(u.chunk->block_bytes());
     return bytes;
 }
 
@@ -291,12 +287,12 @@ bool Residency::lacks_for_sure(const Task& task) {
     if (m.is_host() || space.refusals < 2 || space.growing) return false;
     std::size_t needed_bytes = 0;
     std::size_t largest_bytes = 0;
-    for (const Access& a : task.accesses) {
-        if (!needs_place(a) || is_counted_before(task, a)) continue;
-        const std::size_t bytes = space.heap.round_up(a.chunk->block_bytes());
+    for (const Use& u : task.uses) {
+        if (!u.needs_block()) continue;
+        const std::size_t bytes = space.heap.round_up(u.chunk->block_bytes());
         needed_bytes += bytes;
         largest_bytes = std::max(largest_bytes, bytes);
-        if (a.chunk->replicas[m].address == 0 && may_grow(m, bytes)) return false;
+        if (u.chunk->replicas[m].address == 0 && may_grow(m, bytes)) return false;
     }
     const std::size_t capacity = space.counters.capacity_bytes;
     if (needed_bytes <= capacity) return false;
@@ -309,25 +305,28 @@ bool Residency::lacks_for_sure(const Task& task) {
 /// Whether the content that the task needs is available: `granted`, `lost`, or `busy_chunk`, and the task is queued.
 Placement Residency::check_content(Task& task) {
     const MemoryIndex m = task.memory;
-    for (Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk || !a.in_use || !a.needs_content) continue;
-        Chunk& c = *a.chunk;
+    for (const Use& u : task.uses) {
+        if (u.place == Use::Place::none || !u.needs_content) continue;
+        Chunk& c = *u.chunk;
         if (c.lost != nullptr) {
             lost_cause_ = c.lost;
             return Placement::lost;
         }
-        if (a.anywhere) continue;  // it reads a box, which no task writes that the order allows at the same time
-        if (a.gathers && c.replicas[m].pinned() && will_gather(task, c)) {  // no gather into a pinned replica
-            wait_for(c.replicas.at(m), task);
+        // It reads a box, which no task writes that the order allows at the same time.
+        if (u.place == Use::Place::anywhere) continue;
+        if (u.role == Use::Role::region) {
+            if (!c.replicas[m].pinned() || !will_gather(task, u)) continue;
+            wait_for(c.replicas.at(m), task);  // no gather into a pinned replica
             return Placement::busy_chunk;
         }
-        if (a.gathers || !needs_copy(c, m) || (a.is_ghost && !lacks_part(task, a))) continue;
+        const bool is_ghost = u.place == Use::Place::ghost;
+        if (!needs_copy(c, m) || (is_ghost && !lacks_part(task, u))) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;
         // No copy into a pinned replica. Its pins only decrease, because no new task may use stale content.
         Replica* const here = c.replicas.find(m);
         Replica& source = c.replicas.at(from);
-        const bool is_here_pinned = here != nullptr && here->pinned() && !(a.is_ghost && part_comes_beside(task, a));
+        const bool is_here_pinned = here != nullptr && here->pinned() && !(is_ghost && part_comes_beside(task, u));
         if (!is_here_pinned && source.writer_pins == 0) continue;
         wait_for(is_here_pinned ? *here : source, task);
         return Placement::busy_chunk;
@@ -339,7 +338,7 @@ Placement Residency::check_content(Task& task) {
 /// take a piece of the space that was evicted for a larger one, so that more would be evicted than needed.
 Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* taken) {
     const MemoryIndex m = task.memory;
-    for_each_place(task, [&](Access&, Chunk& c) {
+    for_each_place(task, [&](Use&, Chunk& c) {
         if (c.replicas[m].address == 0) taken->push_back(&c);
     });
     const auto is_larger = [](const Chunk* a, const Chunk* b) { return a->size_bytes > b->size_bytes; };
@@ -353,10 +352,8 @@ Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* 
     Found found = Found::yes;
     std::size_t count = 0;
     for (std::size_t i = 0; i < taken->size() && found == Found::yes; ++i) {
-        Chunk& c = *(*taken)[i];
-        if (c.replicas[m].address != 0) continue;  // the task names it twice
-        found = allocate(c, m);
-        if (found == Found::yes) (*taken)[count++] = &c;
+        found = allocate(*(*taken)[i], m);
+        if (found == Found::yes) ++count;
     }
     taken->resize(count);
     return found;
@@ -373,9 +370,9 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
     Found found = Found::yes;
     std::size_t needed_bytes = 0;
     std::size_t largest_bytes = 0;
-    for_each_place(task, [&](Access& a, Chunk& c) {
+    for_each_place(task, [&](Use&, Chunk& c) {
         const std::size_t bytes = space.heap.round_up(c.block_bytes());
-        if (!is_counted_before(task, a)) needed_bytes += bytes;
+        needed_bytes += bytes;
         largest_bytes = std::max(largest_bytes, bytes);
         if (found != Found::yes || c.replicas[m].address == 0) return;
         moved = true;
@@ -413,26 +410,28 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
 /// Sets addresses and fences of a task whose chunks have blocks and whose copies are requested.
 void Residency::finish_placement(Task& task) {
     const MemoryIndex m = task.memory;
-    task.addresses.resize(task.accesses.size());
-    for (std::size_t i = 0; i < task.accesses.size(); ++i) {
-        Access& a = task.accesses[i];
-        if (a.chunk == nullptr) {
-            task.addresses[i] = nullptr;
-            continue;
-        }
-        a.memory = a.anywhere ? read_from(*a.chunk, m) : m;
-        const Replica& r = a.chunk->replicas[a.memory];
-        task.addresses[i] = r.address == 0 ? nullptr : reinterpret_cast<void*>(r.address + a.offset_bytes);
-        if (!a.first_of_chunk || !a.in_use) continue;
-        a.content_at = r.content_at;
-        a.replaced_at = a.chunk->replaced_at;
+    for (std::uint32_t i = 0; i < task.uses.size(); ++i) {
+        Use& u = task.uses[i];
+        if (u.place == Use::Place::none) continue;
+        const bool is_anywhere = u.place == Use::Place::anywhere;
+        u.memory = is_anywhere ? read_from(*u.chunk, m) : m;
+        const Replica& r = u.chunk->replicas[u.memory];
+        u.content_at = r.content_at;
+        u.replaced_at = u.chunk->replaced_at;
         const bool comes_without_content =
-            a.chunk->version == 0 || (needs_copy(*a.chunk, m) && (!a.is_ghost || lacks_part(task, a)));
-        if (find_unset_ && !a.anywhere && comes_without_content)
-            task.cold_part(graph::UseOfReserve::yes).unset.push_back({static_cast<std::uint32_t>(i), true, {}});
-        r.add_what_a_task_awaits_to(task.fences, a.writes_chunk);
+            u.chunk->version == 0 || (needs_copy(*u.chunk, m) && (u.place != Use::Place::ghost || lacks_part(task, u)));
+        if (find_unset_ && !is_anywhere && comes_without_content)
+            task.cold_part(graph::UseOfReserve::yes).unset.push_back({i, true, {}});
+        r.add_what_a_task_awaits_to(task.fences, u.writes);
     }
-    if (!task.across().empty()) address_in_place(task);
+    if (!task.across().empty()) note_gathered(task);
+    // A kernel's addresses go into its parameters when it is issued.
+    if (task.kind == graph::TaskKind::kernel) return;
+    const bool is_transfer = task.kind == graph::TaskKind::transfer;
+    const std::size_t count = is_transfer ? task.uses.size() : task.views.size();
+    task.addresses = task.allocate_addresses(count);
+    for (std::size_t i = 0; i < count; ++i)
+        task.addresses[i] = is_transfer ? address_of(task.uses[i]) : address_of(task, task.views[i]);
 }
 
 Placement Residency::place(Task& task, Room room) {
@@ -463,13 +462,13 @@ Placement Residency::place_in_forms(Task& task) {
     if (const Placement content = check_content(task); content != Placement::granted) return content;
     lacking_ = {};
     if (lacks_for_sure(task)) return Placement::lacks;
-    for_each_place(task, [&](Access&, Chunk& c) { c.hold = task.number; });
+    for_each_place(task, [&](Use&, Chunk& c) { c.hold = task.number; });
     graph::Vector<Chunk*> taken;
     Found found = allocate_missing(task, &taken);
     if (found == Found::none && m.is_device() && room_ >= Room::as_usual) found = allocate_side_by_side(task, &taken);
     if (found != Found::yes)
         for (Chunk* c : taken) take_back_block(*c, m);
-    for_each_place(task, [&](Access&, Chunk& c) { c.hold = 0; });
+    for_each_place(task, [&](Use&, Chunk& c) { c.hold = 0; });
     switch (found) {
     case Found::yes: break;
     case Found::growing: return Placement::wait_growth;
@@ -479,8 +478,9 @@ Placement Residency::place_in_forms(Task& task) {
     }
     // Its own chunks may have been evicted and allocated elsewhere.
     if (!task.across().empty() && !forms_hold(task) && gather_instead(task)) return place_in_forms(task);
-    for_each_place(task, [&](Access& a, Chunk& c) {
-        if (a.needs_content && !a.gathers && !a.is_ghost && needs_copy(c, m)) fetch(c, m, task);
+    for_each_place(task, [&](Use& u, Chunk& c) {
+        const bool is_filled = u.role == Use::Role::region || u.place == Use::Place::ghost;
+        if (u.needs_content && !is_filled && needs_copy(c, m)) fetch(c, m, task);
     });
     if (!task.across().empty()) finish_forms(task);
     finish_placement(task);
@@ -523,32 +523,31 @@ void Residency::written(Chunk& chunk, Replica& at, bool owes_nothing) {
 }
 
 /// Records the task's use of its replica, and returns that; null if there is none, because no memory has the content.
-Replica* Residency::used(const Access& access) {
-    Chunk& chunk = *access.chunk;
-    Replica* const r = chunk.replicas.find(access.memory);
+Replica* Residency::used(const Use& use) {
+    Chunk& chunk = *use.chunk;
+    Replica* const r = chunk.replicas.find(use.memory);
     if (r != nullptr) {
         r->tick = ++tick_;
-        if (access.writes_chunk) {
-            written(chunk, *r, access.owes_nothing());
+        if (use.writes) {
+            written(chunk, *r, use.owes_nothing());
             // Later users wait for this task, which waits for the earlier users itself.
-            if (access.replaces_chunk) forget_users(*r);
+            if (use.replaces) forget_users(*r);
         }
     }
     return r;
 }
 
 /// The task's use is no next use of the chunk any more.
-void Residency::use_is_over(Task& task, const Access& access) {
-    forget_planned_use(task, *access.chunk);
-    remove_next_use(*access.chunk, use_of(task, access));
-    reindex_all(*access.chunk);
+void Residency::use_is_over(Task& task, const Use& use) {
+    forget_planned_use(task, *use.chunk);
+    remove_next_use(*use.chunk, next_use_of(task, use));
+    reindex_all(*use.chunk);
 }
 
 void Residency::issued(Task& task, Fence fence) {
-    for_each_chunk(task, [&](Access& a, Chunk&) {
-        if (Replica* const r = used(a))
-            add_user(*r, a.writes_chunk ? UserKind::task_write : UserKind::task_read, fence);
-        use_is_over(task, a);
+    for_each_chunk(task, [&](Use& u, Chunk&) {
+        if (Replica* const r = used(u)) add_user(*r, u.writes ? UserKind::task_write : UserKind::task_read, fence);
+        use_is_over(task, u);
     });
     task.planned_at = 0;
 }
@@ -561,32 +560,32 @@ void Residency::count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) 
 }
 
 void Residency::pin(Task& task) {
-    for_each_chunk(task, [&](Access& a, Chunk& c) {
-        Replica* const r = used(a);
+    for_each_chunk(task, [&](Use& u, Chunk& c) {
+        Replica* const r = used(u);
         if (r != nullptr) {
-            if (!r->pinned()) count_pinned(c, a.memory, true);
-            ++(a.writes_chunk ? r->writer_pins : r->reader_pins);
+            if (!r->pinned()) count_pinned(c, u.memory, true);
+            ++(u.writes ? r->writer_pins : r->reader_pins);
         }
-        use_is_over(task, a);
-        a.in_use = r != nullptr;  // else it is not unpinned either
+        use_is_over(task, u);
+        if (r == nullptr) u.place = Use::Place::none;  // it is not unpinned either
     });
     task.planned_at = 0;
 }
 
 void Residency::unpin(Task& task, const Fence* fence) {
-    for_each_chunk(task, [&](Access& a, Chunk& c) {
-        Replica& r = c.replicas.at(a.memory);
-        (a.writes_chunk ? r.writer_pins : r.reader_pins) -= 1;
+    for_each_chunk(task, [&](Use& u, Chunk& c) {
+        Replica& r = c.replicas.at(u.memory);
+        (u.writes ? r.writer_pins : r.reader_pins) -= 1;
         // One reader of several does not end the wait of a queued task.
-        const bool lets_go = !r.pinned() || (a.writes_chunk && r.writer_pins == 0);
-        if (!r.pinned()) count_pinned(c, a.memory, false);
-        if (fence != nullptr) add_user(r, a.writes_chunk ? UserKind::task_write : UserKind::task_read, *fence);
+        const bool lets_go = !r.pinned() || (u.writes && r.writer_pins == 0);
+        if (!r.pinned()) count_pinned(c, u.memory, false);
+        if (fence != nullptr) add_user(r, u.writes ? UserKind::task_write : UserKind::task_read, *fence);
         graph::TaskList waiting;
         if (lets_go) waiting = take_waiting(r);
-        if (!r.pinned() && r.version != c.version && a.memory.is_device() && !r.has_ghosts()) release(r);
+        if (!r.pinned() && r.version != c.version && u.memory.is_device() && !r.has_ghosts()) release(r);
         reindex_all(c);
         wake(waiting);
-        may_exchange_again(spaces_[a.memory]);  // a host task that copies data out had pinned chunks on devices
+        may_exchange_again(spaces_[u.memory]);  // a host task that copies data out had pinned chunks on devices
     });
 }
 

@@ -82,17 +82,17 @@ class Residency {
     /// (Requests::residency_changed). Throws std::bad_alloc if the host's reserve is exhausted too, with nothing done.
     void listen(ReadyUse& use);
     void stop_listening(ReadyUse& use) noexcept;
-    /// The next use that the task's first access of a chunk means.
-    static NextUses::Use use_of(const graph::Task& task, const graph::Access& access) noexcept {
-        const auto kind = access.owes_nothing()  ? NextUses::Kind::replaces
-                          : access.is_small_part ? NextUses::Kind::part
-                                                 : NextUses::Kind::needs;
+    /// What the task's use of a chunk is among the next ones of that chunk.
+    static NextUses::Use next_use_of(const graph::Task& task, const graph::Use& use) noexcept {
+        const auto kind = use.owes_nothing()  ? NextUses::Kind::replaces
+                          : use.is_small_part ? NextUses::Kind::part
+                                              : NextUses::Kind::needs;
         return {task.place(), kind};
     }
 
     /// The task stands at `position` (from 1) of its memory's plan, until it is issued or `unplan`: its chunks are
     /// evicted after those that the plan uses later or not at all. Called from the plan's last task to its first.
-    /// O(accesses * log replicas).
+    /// O(uses * log replicas).
     void plan(graph::Task& task, std::uint16_t position);
     void unplan(graph::Task& task);
     /// Whether the memory has evicted anything so far: else no plan is worth its time.
@@ -101,17 +101,16 @@ class Residency {
     void list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk*>& out);
 
     // ---- tasks
-    /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(accesses).
+    /// Bytes that would have to be fetched or allocated for the task to run in its memory. O(uses).
     std::size_t missing_bytes(const graph::Task& task) const noexcept;
     /// Bytes that the task causes on a link: fetched now, and saved later because it writes them. 0: it fetches little
-    /// beside what it uses. O(accesses * memories).
+    /// beside what it uses. O(uses * memories).
     std::size_t moved_bytes(const graph::Task& task) const noexcept;
-    /// The latest use of any chunk of the task in its memory, as a tick. O(accesses).
+    /// The latest use of any chunk of the task in its memory, as a tick. O(uses).
     std::uint64_t last_use(const graph::Task& task) const noexcept {
         std::uint64_t last = 0;
-        for (const graph::Access& a : task.accesses)
-            if (a.chunk != nullptr && is_valid(*a.chunk, task.memory))
-                last = std::max(last, a.chunk->replicas[task.memory].tick);
+        for (const graph::Use& u : task.uses)
+            if (is_valid(*u.chunk, task.memory)) last = std::max(last, u.chunk->replicas[task.memory].tick);
         return last;
     }
     /// Whether what a task in `m` reads of the chunk is there.
@@ -120,13 +119,13 @@ class Residency {
     bool must_be_saved(const Chunk& chunk, MemoryIndex m) const noexcept {
         return is_valid(chunk, m) && !is_clean(chunk, m);
     }
-    /// Bytes of blocks for content that the task is the first to make. O(accesses).
+    /// Bytes of blocks for content that the task is the first to make. O(uses).
     std::size_t made_bytes(const graph::Task& task) const noexcept;
-    /// Bytes of blocks whose content the task needs. O(accesses).
+    /// Bytes of blocks whose content the task needs. O(uses).
     std::size_t read_bytes(const graph::Task& task) const noexcept;
-    /// Whether `left_bytes` of free memory and idle chunks remain beside what the task misses (if any). O(accesses).
+    /// Whether `left_bytes` of free memory and idle chunks remain beside what the task misses (if any). O(uses).
     bool has_idle_room(const graph::Task& task, std::size_t left_bytes) const noexcept;
-    /// Bytes of blocks that the task needs and that are not there. O(accesses).
+    /// Bytes of blocks that the task needs and that are not there. O(uses).
     std::size_t block_bytes_missing(const graph::Task& task) const noexcept;
     std::size_t free_bytes(MemoryIndex m) const noexcept;
     /// Moves blocks together, so that the free memory of each region is one piece. Only while nothing uses the memory.
@@ -142,7 +141,7 @@ class Residency {
     FenceSet take_bounce() noexcept { return bounce_bytes_ = 0, std::exchange(bounce_users_, {}); }
     /// Exchanges the blocks of a chunk that the task lacks in its memory and of a chunk of the same size that the task
     /// does not use, by way of the bounce buffer: for memories that are full to the last byte. Only while nothing uses
-    /// the memories. False: there is no such pair, or the buffer is too small. O(accesses * victims * log victims).
+    /// the memories. False: there is no such pair, or the buffer is too small. O(uses * victims * log victims).
     bool swap_for(graph::Task& task);
     /// Least size of the bounce buffer for `swap_for`; 0: there is no such pair. Cost: the same.
     std::size_t bounce_bytes_to_swap(graph::Task& task);
@@ -151,7 +150,7 @@ class Residency {
         return std::min(limit(m), spaces_[m].given_at_most_bytes);
     }
     /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes
-    /// nothing that matters. O(accesses + victims * log replicas).
+    /// nothing that matters. O(uses + victims * log replicas).
     Placement place(graph::Task& task, Room room = Room::as_usual);
     /// The placed task stands at `fence`: its uses are known.
     void issued(graph::Task& task, Fence fence);
@@ -165,17 +164,17 @@ class Residency {
     /// of it counts as spoiled too; if no good content is left, the chunk is lost until it is replaced.
     void copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause);
     /// Whether a placed task that needs the chunk's content may have taken for it what that copy never brought:
-    /// directly, or through copies and writes since. `access`: its first one of the chunk. True also where the replica
-    /// was filled since from content that the copy did not concern. O(1).
-    static bool may_have_taken(const graph::Access& access, std::uint64_t copied_at) noexcept {
-        return access.needs_content && access.content_at >= copied_at && access.replaced_at < copied_at;
+    /// directly, or through copies and writes since. True also where the replica was filled since from content that the
+    /// copy did not concern. O(1).
+    static bool may_have_taken(const graph::Use& use, std::uint64_t copied_at) noexcept {
+        return use.needs_content && use.content_at >= copied_at && use.replaced_at < copied_at;
     }
     /// The part requested at `copied_at` (Requests::copy_part) did not come to that memory. Nothing else is concerned:
     /// ghosts are no source of anything.
     void part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at);
     /// As `may_have_taken`, of such a part.
-    static bool may_have_taken_part(const graph::Access& access, MemoryIndex m, std::uint64_t copied_at) noexcept {
-        return access.is_ghost && access.memory == m && access.content_at >= copied_at;
+    static bool may_have_taken_part(const graph::Use& use, MemoryIndex m, std::uint64_t copied_at) noexcept {
+        return use.place == graph::Use::Place::ghost && use.memory == m && use.content_at >= copied_at;
     }
     const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
 
@@ -247,12 +246,12 @@ class Residency {
     bool holds_region(const graph::Task& task, const graph::Across& across) const noexcept;
     bool lie_side_by_side(const graph::Task& task, const graph::Across& across) const noexcept;
     static bool holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept;
-    static bool lacks_part(const graph::Task& task, const graph::Access& piece) noexcept;
+    static bool lacks_part(const graph::Task& task, const graph::Use& part) noexcept;
     static bool comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept;
-    static bool part_comes_beside(const graph::Task& task, const graph::Access& piece) noexcept;
+    static bool part_comes_beside(const graph::Task& task, const graph::Use& part) noexcept;
     bool have_room_beside(const graph::Task& task, std::size_t bytes) noexcept;
     bool has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
-    bool find_ghosts(graph::Task& task, const graph::Across& across) noexcept;
+    bool find_ghosts(const graph::Task& task, graph::Across& across) noexcept;
     void make_ghosts(Replica& replica);
     /// It holds all of the version, or will when its arrivals are there; 0: nothing.
     void set_version(Replica& replica, std::uint64_t version) noexcept;
@@ -264,7 +263,7 @@ class Residency {
     rmm::heap::block take_beside(Chunk& chunk, MemoryIndex m);
     void gather(graph::Task& task, const graph::Across& across);
     void finish_forms(graph::Task& task);
-    static void address_in_place(graph::Task& task) noexcept;
+    static void note_gathered(graph::Task& task) noexcept;
     rmm::heap::block take_free(Space& space, std::size_t size);
     struct Shift {
         Replica* replica;
@@ -306,8 +305,8 @@ class Residency {
     void fetch(Chunk& chunk, MemoryIndex to, graph::Task& task);
     void count_fetch(Chunk& chunk, MemoryIndex to) noexcept;
     void written(Chunk& chunk, Replica& at, bool owes_nothing);
-    Replica* used(const graph::Access& access);
-    void use_is_over(graph::Task& task, const graph::Access& access);
+    Replica* used(const graph::Use& use);
+    void use_is_over(graph::Task& task, const graph::Use& use);
     void forget_planned_use(const graph::Task& task, Chunk& chunk) noexcept;
     void reindex(Replica& replica) {
         if (replica.victim != nullptr) reindex_in_order(replica);

@@ -5,6 +5,8 @@
 #include <functional>
 #include <utility>
 
+#include "kmm/graph/across.hpp"
+
 namespace kmm::plan {
 
 using Reason = Refusal::Reason;
@@ -20,9 +22,10 @@ constexpr std::int64_t most_wider = 16;
 // Of a task with more such regions all are gathered ahead: placing it would compare their chunks with all it uses.
 constexpr std::size_t most_late_regions = 16;
 
-// Up to this number of chunks in a region, each task that reads it has an access to each chunk. Beyond, one gather
+// Up to this number of chunks in a region, each task that reads it uses each chunk. Beyond, one gather
 // serves all tasks.
 constexpr std::uint32_t most_late_pieces = 16;
+static_assert(most_late_pieces <= graph::Across::most_parts);
 
 }  // namespace
 
@@ -492,10 +495,16 @@ std::size_t SubmitPlan::first_of_task(std::size_t request, std::size_t task_begi
     }
 }
 
+/// The need of the first request of the task that uses what this one uses, which may be this one.
+Need& SubmitPlan::use_with(std::size_t first, std::size_t request) noexcept {
+    if (first == request) needs_[first].first_of_chunk = true, needs_[first].use = num_uses_++;
+    needs_[request].use = needs_[first].use;
+    return needs_[first];
+}
+
 void SubmitPlan::describe_temporary(std::uint32_t request, std::size_t task_begin) {
     const Temporary& t = temporaries_[needs_[request].temporary];
-    Need& need = needs_[first_of_task(request, task_begin)];
-    need.first_of_chunk = true;
+    Need& need = use_with(first_of_task(request, task_begin), request);
     need.needs_content = t.is_filled;
     need.writes_chunk = need.replaces_chunk = t.is_written;
 }
@@ -503,9 +512,10 @@ void SubmitPlan::describe_temporary(std::uint32_t request, std::size_t task_begi
 bool SubmitPlan::describe(const std::vector<Request>& requests) {
     const graph::CompactHistory* const* const used = used_.data();
     std::size_t task_begin = 0;
+    num_uses_ = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
         const Request& r = requests[i];
-        if (r.task != requests[task_begin].task) task_begin = i;
+        if (r.task != requests[task_begin].task) task_begin = i, num_uses_ = 0;
         const Need& need = needs_[i];
         if (need.form != Form::in_place) {
             if (need.form == Form::nothing) continue;
@@ -518,8 +528,7 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
             return check_content(requests, static_cast<std::uint32_t>(i));
         std::size_t j = task_begin;
         while (used[j] != used[i] && j < task_begin + few_requests) ++j;
-        Need& first = needs_[used[j] == used[i] ? j : first_of_task(i, task_begin)];
-        first.first_of_chunk = true;
+        Need& first = use_with(used[j] == used[i] ? j : first_of_task(i, task_begin), i);
         if (r.kind == AccessKind::read) {
             first.needs_content = true;
             continue;

@@ -47,7 +47,8 @@ struct Need {
     std::uint32_t temporary = 0;     ///< temporary: which one
     Form form = Form::nothing;
     bool whole_chunk = false;     ///< in_place: the region is the chunk
-    bool first_of_chunk = false;  ///< no earlier access of the task needs the same chunk, or the same temporary
+    std::uint32_t use = 0;        ///< number of the chunk or temporary among those that the task needs
+    bool first_of_chunk = false;  ///< no earlier access of the task has the same `use`
     // Valid where first_of_chunk, and then for all accesses of the task to the chunk or temporary:
     bool needs_content = false;   ///< what it holds must be there before the task runs
     bool writes_chunk = false;    ///< some access writes it
@@ -167,6 +168,7 @@ class SubmitPlan {
     bool describe(const std::vector<Request>& requests);
     void describe_temporary(std::uint32_t request, std::size_t task_begin);
     std::size_t first_of_task(std::size_t request, std::size_t task_begin);
+    Need& use_with(std::size_t first, std::size_t request) noexcept;
     bool refuse(Refusal::Reason reason, std::size_t first, std::size_t second = 0) noexcept {
         refusal_.reason = reason;
         refusal_.first = static_cast<std::uint32_t>(first);
@@ -189,6 +191,7 @@ class SubmitPlan {
     bool any_write_ = false;
     bool any_crossing_ = false;      ///< some region lies in no single chunk
     bool several_memories_ = false;  ///< requests write from different memories
+    std::uint32_t num_uses_ = 0;     ///< of the task that is being described
     std::size_t num_compared_ = 0;
     Refusal refusal_;
 };

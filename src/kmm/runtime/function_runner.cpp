@@ -72,7 +72,7 @@ void FunctionRunner::run_device_function(graph::Task& task, std::uint32_t device
     driver::KernelHooks hooks = kernel_hooks(task);
     DeviceResourceAccess::begin_task(resource, task.chunk, &hooks);
     TaskContext context;
-    context.addresses = task.addresses.data();
+    context.addresses = task.addresses;
     context.layouts = task.layouts.data();
     context.resource = &resource;
     context.chunk = &task.chunk;

@@ -42,6 +42,65 @@ std::string name_of(const graph::SubmitInfo& info) {
     return to_string(info.location);
 }
 
+/// Of the chunk; not what the task needs of it.
+trace::Use told_of(const graph::Use& use, graph::AccessKind kind, const detail::Box& region) {
+    trace::Use told;
+    told.kind = kind;
+    told.array = use.chunk->array->number;
+    told.chunk = use.chunk->index;
+    told.rank = static_cast<std::uint32_t>(use.chunk->array->rank);
+    told.region = region;
+    return told;
+}
+
+/// What the task needs of the chunk.
+void tell_needs(trace::Use& told, const graph::Use& use) noexcept {
+    told.first_of_chunk = true;
+    told.needs_content = use.needs_content;
+    told.writes_chunk = use.writes;
+    told.replaces_chunk = use.replaces;
+    told.anywhere = use.role == graph::Use::Role::source;
+    told.gathers = use.role == graph::Use::Role::region;
+}
+
+/// Views, the first of a use with what that needs; then the parts of each region across chunks. A transfer has no
+/// views: its uses are told.
+void add_uses(trace::Task& told, const graph::Task& task, const plan::Request* requests) {
+    std::vector<bool> is_told(task.uses.size());
+    for (std::size_t i = 0; i < task.views.size(); ++i) {
+        const graph::View& view = task.views[i];
+        if (view.is_empty()) {
+            told.uses.emplace_back().kind = view.kind;
+            told.uses.back().empty = true;
+            continue;
+        }
+        const graph::Use& use = task.uses[view.use];
+        told.uses.push_back(told_of(
+            use, view.kind, requests != nullptr ? requests[i].region : use.chunk->array->box(use.chunk->index)));
+        if (is_told[view.use]) continue;
+        is_told[view.use] = true;
+        tell_needs(told.uses.back(), use);
+    }
+    for (const graph::Across& across : task.across())
+        for (const graph::BoxTransfer& box : task.boxes_of(across)) {
+            told.uses.push_back(told_of(task.uses[box.source], graph::AccessKind::read, box.box));
+            told.uses.back().first_of_chunk = told.uses.back().needs_content = told.uses.back().is_piece = true;
+        }
+    if (task.kind != graph::TaskKind::transfer) return;
+    for (const graph::Use& use : task.uses) {
+        const auto kind = use.writes ? graph::AccessKind::overwrite : graph::AccessKind::read;
+        told.uses.push_back(told_of(use, kind, use.chunk->array->box(use.chunk->index)));
+        tell_needs(told.uses.back(), use);
+    }
+    // Of a gather each box is the part of one source, of a write-back that of the destination as well.
+    const schedule::MovedBoxes boxes(task);
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+        const graph::BoxTransfer box = boxes[i];
+        told.uses[box.source].region = box.box;
+        if (boxes.size() == 1) told.uses[box.destination].region = box.box;
+    }
+}
+
 trace::Task told_of(const graph::Task& task, const plan::Request* requests) {
     trace::Task told;
     told.number = task.number;
@@ -60,34 +119,7 @@ trace::Task told_of(const graph::Task& task, const plan::Request* requests) {
         std::copy_n(task.kernel.block, 3, told.block);
         told.shared_bytes = task.kernel.shared_bytes;
     }
-    for (std::size_t i = 0; i < task.accesses.size(); ++i) {
-        const graph::Access& a = task.accesses[i];
-        trace::Use& use = told.uses.emplace_back();
-        use.kind = a.kind;
-        use.empty = a.chunk == nullptr;
-        if (use.empty) continue;
-        use.array = a.chunk->array->number;
-        use.chunk = a.chunk->index;
-        use.rank = static_cast<std::uint32_t>(a.chunk->array->rank);
-        use.first_of_chunk = a.first_of_chunk;
-        use.needs_content = a.needs_content;
-        use.writes_chunk = a.writes_chunk;
-        use.replaces_chunk = a.replaces_chunk;
-        use.anywhere = a.anywhere;
-        use.gathers = a.gathers;
-        use.is_piece = a.is_piece;
-        if (!a.is_piece) use.region = requests != nullptr ? requests[i].region : a.chunk->array->box(a.chunk->index);
-    }
-    if (!task.across().empty())
-        for (const graph::BoxTransfer& box : task.boxes()) told.uses[box.source].region = box.box;
-    if (task.kind != graph::TaskKind::transfer) return told;
-    // Of a gather each box is the part of one source, of a write-back that of the destination as well.
-    const schedule::MovedBoxes boxes(task);
-    for (std::size_t i = 0; i < boxes.size(); ++i) {
-        const graph::BoxTransfer box = boxes[i];
-        told.uses[box.source].region = box.box;
-        if (boxes.size() == 1) told.uses[box.destination].region = box.box;
-    }
+    add_uses(told, task, requests);
     return told;
 }
 
@@ -131,10 +163,7 @@ void Listeners::tell_submitted(const graph::TaskList& ahead, const graph::TaskLi
         for (const graph::Task* t : ahead) tell(t, nullptr);
         for (const graph::Task* t : tasks) {
             tell(t, requests);
-            if (requests == nullptr) continue;
-            std::size_t count = t->accesses.size();
-            for (const graph::Across& across : t->across()) count -= across.num_pieces;
-            requests += count;
+            if (requests != nullptr) requests += t->views.size();
         }
         for (const graph::Task* t : helpers) tell(t, nullptr);
         const auto is_join = [](const graph::Task* t) { return t->kind == graph::TaskKind::join; };

@@ -68,7 +68,7 @@ std::shared_ptr<graph::Failure> Outgoing::make_failure(Task& task, std::exceptio
     task.trace(failure->task);
     failure->root = root;
     if (root != nullptr) {
-        for (const graph::Access& a : task.accesses) failure->keeps_content |= a.kind == AccessKind::write;
+        for (const graph::View& v : task.views) failure->keeps_content |= v.kind == AccessKind::write;
         return failure;
     }
     failure->root = std::allocate_shared<graph::RootFailure>(graph::ReservedAllocator<graph::RootFailure>());

@@ -5,8 +5,8 @@
 
 namespace kmm::schedule {
 
-using graph::Access;
 using graph::Task;
+using graph::Use;
 using memory::MemoryIndex;
 using memory::Room;
 
@@ -15,7 +15,7 @@ namespace {
 /// Whether the task keeps chunks where they are until it is done, so that the front may find no room in its memory.
 /// What kernels use may leave in stream order.
 bool pins_beside(const Task& front, const Task& task) noexcept {
-    if (task.accesses.empty()) return false;
+    if (task.uses.empty()) return false;
     // What must leave a device goes to the host.
     return task.kind == graph::TaskKind::host ||
            (task.kind == graph::TaskKind::device_function && task.memory == front.memory);
@@ -28,11 +28,10 @@ constexpr bool is_little(std::size_t bytes, std::size_t of_bytes) noexcept { ret
 void Admission::add(Task& task) {
     if (task.is_unplaced || task.kind == graph::TaskKind::join) return;
     std::size_t needed = 0;
-    for (const Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk) continue;
-        const std::size_t bytes = residency_.rounded(a.chunk->block_bytes());
-        if (bytes > a.chunk->array->largest_block_bytes) note_block(*a.chunk->array, bytes);
-        if (!a.anywhere && !a.is_piece) needed += bytes;
+    for (const Use& u : task.uses) {
+        const std::size_t bytes = residency_.rounded(u.chunk->block_bytes());
+        if (bytes > u.chunk->array->largest_block_bytes) note_block(*u.chunk->array, bytes);
+        if (u.takes_room()) needed += bytes;
     }
     ahead_.add(task.place(), task.held_bytes + needed);
     task.is_unplaced = true;
@@ -78,9 +77,8 @@ void Admission::placed(Task& task) {
     if (is_front(task) || !task.is_unplaced) return leave(task, 0);
     const std::size_t made_bytes = residency_.made_bytes(task);
     if (made_bytes != 0)
-        for (const Access& a : task.accesses)
-            if (a.chunk != nullptr && a.first_of_chunk && a.writes_chunk && a.chunk->version == 0)
-                a.chunk->made_at = task.place() & memory::Chunk::most_made_at;
+        for (const Use& u : task.uses)
+            if (u.writes && u.chunk->version == 0) u.chunk->made_at = task.place() & memory::Chunk::most_made_at;
     leave(task, made_bytes);
 }
 

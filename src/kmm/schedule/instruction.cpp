@@ -1,6 +1,6 @@
 #include "kmm/schedule/instruction.hpp"
 
-#include "kmm/memory/chunk.hpp"
+#include "kmm/memory/places.hpp"
 
 namespace kmm::schedule {
 
@@ -16,10 +16,10 @@ void set_shape(BoxMove& move, const graph::BoxTransfer& box, const std::int64_t*
 
 }  // namespace
 
-/// The destination is the first access, the others are sources; either is a temporary, whose box is its region.
+/// The destination is the first use, the others are sources; either is a temporary, whose box is its region.
 graph::BoxTransfer MovedBoxes::make(std::size_t i) const noexcept {
     const memory::Chunk& from = *source(i).chunk;
-    const memory::Chunk& to = *task_.accesses.front().chunk;
+    const memory::Chunk& to = *task_.uses.front().chunk;
     const graph::Box from_box = from.array->box(from.index), to_box = to.array->box(to.index);
     graph::BoxTransfer made;
     made.source = static_cast<std::uint32_t>(1 + i);
@@ -28,11 +28,11 @@ graph::BoxTransfer MovedBoxes::make(std::size_t i) const noexcept {
     return made;
 }
 
-BoxMove move_of(const graph::Task& task, const graph::BoxTransfer& box) noexcept {
+BoxMove move_of(const graph::BoxTransfer& box, const void* source, void* destination) noexcept {
     BoxMove move;
-    if (task.addresses[box.source] == nullptr) return move;  // nothing was ever there
-    move.source = static_cast<const std::byte*>(task.addresses[box.source]) + box.source_offset_bytes;
-    move.destination = static_cast<std::byte*>(task.addresses[box.destination]) + box.destination_offset_bytes;
+    if (source == nullptr) return move;  // nothing was ever there
+    move.source = static_cast<const std::byte*>(source) + box.source_offset_bytes;
+    move.destination = static_cast<std::byte*>(destination) + box.destination_offset_bytes;
     set_shape(move, box, box.destination_steps);
     return move;
 }
@@ -80,24 +80,27 @@ void run_transfer(void* payload, detail::TaskContext&) {
     const graph::Task& task = *static_cast<const graph::Task*>(payload);
     const MovedBoxes boxes(task);
     for (std::size_t i = 0; i < boxes.size(); ++i) {
-        const BoxMove move = move_of(task, boxes[i]);
+        const graph::BoxTransfer box = boxes[i];
+        const BoxMove move = move_of(box, task.addresses[box.source], task.addresses[box.destination]);
         if (move.source != nullptr) move_on_host(move);
     }
 }
 
 Fill fill_of(const graph::Task& task, const graph::Unset& unset) noexcept {
-    const graph::Access& access = task.accesses[unset.access];
     Fill fill;
-    fill.address = reinterpret_cast<std::uintptr_t>(task.addresses[unset.access]);
-    fill.element_bytes = access.chunk->array->element_bytes;
     if (unset.whole_chunk) {
-        fill.address -= access.offset_bytes;
-        fill.extents[detail::max_rank - 1] = static_cast<std::int64_t>(access.chunk->size_bytes / fill.element_bytes);
+        const graph::Use& use = task.uses[unset.index];
+        fill.address = reinterpret_cast<std::uintptr_t>(memory::address_of(use));
+        fill.element_bytes = use.chunk->array->element_bytes;
+        fill.extents[detail::max_rank - 1] = static_cast<std::int64_t>(use.chunk->size_bytes / fill.element_bytes);
         fill.strides[detail::max_rank - 1] = 1;
         return fill;
     }
+    const graph::View& view = task.views[unset.index];
+    fill.address = reinterpret_cast<std::uintptr_t>(memory::address_of(task, view));
+    fill.element_bytes = task.uses[view.use].chunk->array->element_bytes;
     std::copy_n(unset.extents, detail::max_rank, fill.extents);
-    std::copy_n(task.layouts[unset.access].strides, detail::max_rank, fill.strides);
+    std::copy_n(task.layouts[unset.index].strides, detail::max_rank, fill.strides);
     return fill;
 }
 

@@ -25,13 +25,13 @@ using driver::BoxMove;
 class MovedBoxes {
   public:
     explicit MovedBoxes(const graph::Task& task) noexcept
-        : task_(task), stored_(task.boxes()), size_(stored_.empty() ? task.accesses.size() - 1 : stored_.size()) {}
+        : task_(task), stored_(task.boxes()), size_(stored_.empty() ? task.uses.size() - 1 : stored_.size()) {}
     MovedBoxes(const graph::Task& task, const graph::Across& across) noexcept
-        : task_(task), stored_(task.boxes().subspan(across.first_box, across.num_pieces)), size_(stored_.size()) {}
+        : task_(task), stored_(task.boxes_of(across)), size_(stored_.size()) {}
 
     std::size_t size() const noexcept { return size_; }
-    const graph::Access& source(std::size_t i) const noexcept {
-        return task_.accesses[stored_.empty() ? 1 + i : stored_[i].source];
+    const graph::Use& source(std::size_t i) const noexcept {
+        return task_.uses[stored_.empty() ? 1 + i : stored_[i].source];
     }
     graph::BoxTransfer operator[](std::size_t i) const noexcept { return stored_.empty() ? make(i) : stored_[i]; }
 
@@ -43,8 +43,8 @@ class MovedBoxes {
     std::size_t size_;
 };
 
-/// A box of a transfer whose task has addresses.
-BoxMove move_of(const graph::Task& task, const graph::BoxTransfer& box) noexcept;
+/// A box of a transfer, between the replicas of its chunks.
+BoxMove move_of(const graph::BoxTransfer& box, const void* source, void* destination) noexcept;
 
 /// The part of a chunk that the box reads, to its place in another replica of the chunk.
 BoxMove part_of(const graph::BoxTransfer& box, std::uintptr_t source, std::uintptr_t destination) noexcept;

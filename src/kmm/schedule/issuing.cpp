@@ -3,11 +3,11 @@
 #include <cstring>
 #include <utility>
 
+#include "kmm/memory/places.hpp"
 #include "kmm/schedule/scheduler.hpp"
 
 namespace kmm::schedule {
 
-using graph::Access;
 using graph::index_of;
 using graph::Predecessor;
 using graph::TaskKind;
@@ -68,24 +68,26 @@ void Scheduler::try_issue(Task& task) {
     }
 }
 
+/// The first one: what the choice of a kernel's lane hangs on. Null: there is none. O(uses).
+const memory::Chunk* Scheduler::written_chunk(const Task& task) noexcept {
+    const auto writes = std::ranges::find_if(task.uses, [](const graph::Use& u) { return u.writes; });
+    return writes == task.uses.end() ? nullptr : writes->chunk;
+}
+
 void Scheduler::note_lane_wish(Task& task) {
     task.kernel_times = kernel_times_.find(task.kernel);
-    task.written_chunk = nullptr;
-    for (const Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk || !a.writes_chunk) continue;
-        task.written_chunk = a.chunk;
-        a.chunk->array->written_by[task.memory].add(a.chunk->index);
-        return;
-    }
+    if (const memory::Chunk* const c = written_chunk(task); c != nullptr)
+        c->array->written_by[task.memory].add(c->index);
 }
 
 void Scheduler::note_neighbours(const Task& task) {
     for (const graph::Across& across : task.across()) {
         if (!across.may_be_in_place) continue;
-        const Access* const pieces = &task.accesses[across.first_piece];
-        memory::Neighbours& neighbours = pieces->chunk->array->neighbours[task.memory];
-        neighbours.chunks.add(pieces[0].chunk->index);
-        neighbours.chunks.add(pieces[across.num_pieces - 1].chunk->index);
+        const auto boxes = task.boxes_of(across);
+        const memory::Chunk& first = *task.uses[boxes.front().source].chunk;
+        memory::Neighbours& neighbours = first.array->neighbours[task.memory];
+        neighbours.chunks.add(first.index);
+        neighbours.chunks.add(task.uses[boxes.back().source].chunk->index);
     }
 }
 
@@ -100,9 +102,9 @@ void Scheduler::foresee(Task& first) {
 
 LaneWish Scheduler::lane_wish(const Task& task) const noexcept {
     LaneWish wish;
-    if (task.written_chunk != nullptr) {
-        wish.chunk = task.written_chunk->index;
-        wish.used_chunks = task.written_chunk->array->written_by[task.memory];
+    if (const memory::Chunk* const c = written_chunk(task); c != nullptr) {
+        wish.chunk = c->index;
+        wish.used_chunks = c->array->written_by[task.memory];
     }
     wish.num_threads = 1;
     for (int axis = 0; axis < 3; ++axis)
@@ -140,8 +142,10 @@ void Scheduler::issue_kernel(Task& task) {
     policy.put(index, fence.position, wish.is_short);
     task.lane = id;
     task.position = fence.position;
-    for (const graph::AddressPatch& p : task.patches)
-        std::memcpy(task.kernel.parameters + p.offset, &task.addresses[p.access], sizeof(void*));
+    for (const graph::AddressPatch& p : task.patches) {
+        const void* const address = memory::address_of(task, task.views[p.access]);
+        std::memcpy(task.kernel.parameters + p.offset, &address, sizeof(void*));
+    }
     list_needed_tasks(task);
     list_fills(task);
     instruction_waits_.clear();
@@ -254,7 +258,7 @@ void Scheduler::issue_transfer(Task& task) {
     announce(task);
 }
 
-/// Boxes of a task that has addresses take a position of a copy lane. `chunk`: they fill it before the task runs; else
+/// Boxes between replicas take a position of a copy lane. `chunk`: they fill it before the task runs; else
 /// they are what the task does. The caller hands the instruction out.
 Instruction Scheduler::put_move(Task& task, const MovedBoxes& boxes, const FenceSet& waits, memory::Chunk* chunk) {
     const MemoryIndex from = link_source(task, boxes);
@@ -268,7 +272,8 @@ Instruction Scheduler::put_move(Task& task, const MovedBoxes& boxes, const Fence
     moves_.clear();
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         const graph::BoxTransfer box = boxes[i];
-        moves_.push_back(move_of(task, box));
+        moves_.push_back(
+            move_of(box, memory::address_of(task.uses[box.source]), memory::address_of(task.uses[box.destination])));
         instruction.bytes += box.size_bytes();
     }
     instruction_waits_.clear();
@@ -308,9 +313,9 @@ std::size_t Scheduler::count_transfer(const Task& task, const MovedBoxes& boxes,
     std::size_t linked_bytes = 0;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         const graph::BoxTransfer box = boxes[i];
-        const MemoryIndex from = task.accesses[box.source].memory;
+        const MemoryIndex from = task.uses[box.source].memory;
         const std::size_t bytes = box.size_bytes();
-        if (task.accesses[box.destination].chunk->array->is_temporary())
+        if (task.uses[box.destination].chunk->array->is_temporary())
             (task.for_snapshot ? counters_.snapshot_bytes : counters_.gathered_bytes) += bytes;
         if (from == task.memory) continue;
         linked_bytes += bytes;
@@ -418,18 +423,16 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
 }
 
 /// What a task reads of a chunk is worth keeping instead of the chunk where it is a small part of it, in long runs, and
-/// nothing else of the chunk is used. O(pieces * accesses).
+/// nothing else of the chunk is used. O(parts squared).
 void Scheduler::mark_small_parts(Task& task) noexcept {
     constexpr std::size_t largest_share = 8;          // an eighth
     constexpr std::size_t shortest_run_bytes = 1024;  // shorter ones, one by one, take a link as long as the chunk
     for (const graph::Across& across : task.across())
-        for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-            Access& piece = task.accesses[across.first_piece + i];
-            const graph::BoxTransfer& box = task.boxes()[across.first_box + i];
-            if (box.size_bytes() > piece.chunk->size_bytes / largest_share) continue;
+        for (const graph::BoxTransfer& box : task.boxes_of(across)) {
+            graph::Use& use = task.uses[box.source];
+            if (box.size_bytes() > use.chunk->size_bytes / largest_share) continue;
             if (box.run_bytes < shortest_run_bytes && box.num_axes != 0) continue;
-            piece.is_small_part = std::count_if(task.accesses.begin(), task.accesses.end(),
-                                                [&](const Access& a) { return a.chunk == piece.chunk; }) == 1;
+            use.is_small_part = task.is_only_part(box.source);
         }
 }
 
@@ -446,15 +449,15 @@ Fence Scheduler::copy_parts(memory::Chunk& chunk, MemoryIndex from, MemoryIndex 
         const Task* const task = table_.find(number);
         if (task == nullptr) continue;  // never: it is in the list of uses, which it leaves before it is settled
         for (const graph::Across& across : task->across())
-            for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-                if (task->accesses[across.first_piece + i].chunk != &chunk) continue;
-                const BoxMove move = part_of(task->boxes()[across.first_box + i], source, destination);
+            for (const graph::BoxTransfer& box : task->boxes_of(across)) {
+                if (task->uses[box.source].chunk != &chunk) continue;
+                const BoxMove move = part_of(box, source, destination);
                 const bool is_there = std::any_of(moves_.begin(), moves_.end(), [&](const BoxMove& other) {
                     return other.source == move.source && same_shape(other, move);
                 });
                 if (is_there) continue;
                 moves_.push_back(move);
-                instruction.bytes += task->boxes()[across.first_box + i].size_bytes();
+                instruction.bytes += box.size_bytes();
             }
     }
     instruction.moves = moves_;
@@ -480,7 +483,7 @@ Fence Scheduler::copy_part(memory::Chunk& chunk, MemoryIndex from, MemoryIndex t
 }
 
 Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet& waits) {
-    memory::Chunk& chunk = *task.accesses[across.access].chunk;
+    memory::Chunk& chunk = *task.uses[across.use].chunk;
     const Instruction instruction = put_move(task, MovedBoxes(task, across), waits, &chunk);
     ++in_flight_;
     ++chunk.array->users;

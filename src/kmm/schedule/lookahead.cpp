@@ -7,7 +7,7 @@
 
 namespace kmm::schedule {
 
-using graph::Access;
+using graph::Use;
 using graph::Task;
 
 namespace {
@@ -36,9 +36,9 @@ class TaskGraph {
         return found;
     }
     bool gets_all_it_reads(Node task, const Nodes& nodes) noexcept {
-        return std::all_of(task->accesses.begin(), task->accesses.end(), [&](const Access& a) {
-            if (a.chunk == nullptr || !a.needs_content || a.gathers || a.is_small_part) return true;
-            return memory::Residency::is_here(*a.chunk, task->memory) || comes(*a.chunk, nodes);
+        return std::all_of(task->uses.begin(), task->uses.end(), [&](const Use& u) {
+            if (!u.needs_content || u.role == Use::Role::region || u.is_small_part) return true;
+            return memory::Residency::is_here(*u.chunk, task->memory) || comes(*u.chunk, nodes);
         });
     }
     bool may_step() noexcept { return ++steps_ <= enabling::most_steps; }
@@ -49,9 +49,9 @@ class TaskGraph {
     /// Of a region that crosses chunks only the parts are fetched.
     bool comes(const memory::Chunk& chunk, const Nodes& nodes) noexcept {
         for (Node t : nodes)
-            for (const Access& a : t->accesses) {
+            for (const Use& u : t->uses) {
                 if (!may_step()) return false;
-                if (a.chunk == &chunk && (a.writes_chunk || !a.is_piece)) return true;
+                if (u.chunk == &chunk && u.role != Use::Role::part) return true;
             }
         return false;
     }

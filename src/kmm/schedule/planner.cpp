@@ -6,16 +6,10 @@
 
 namespace kmm::schedule {
 
-using graph::Access;
 using graph::Task;
 using Index = Rollout::Index;
 
-namespace {
-
-/// What a plan counts of a task's accesses.
-bool is_counted(const Access& access) noexcept { return access.chunk != nullptr && access.first_of_chunk; }
-
-}  // namespace
+namespace {}  // namespace
 
 void Planner::begin(memory::MemoryIndex memory) {
     memory_ = memory;
@@ -30,12 +24,8 @@ bool Planner::may_have(const Task& task) const noexcept {
     if (task.kind == graph::TaskKind::join) return !task.is_barrier;
     // Regions across chunks have parts, and forms that are chosen when the task is placed.
     if (task.memory != memory_ || !Lookahead::looks_at(task) || !task.across().empty()) return false;
-    std::size_t count = 0;
-    for (const Access& a : task.accesses) {
-        if (!is_counted(a)) continue;
-        if (a.anywhere || a.gathers || ++count > Rollout::most_accesses) return false;
-    }
-    return true;
+    const auto works_on_it = [](const graph::Use& u) { return u.role == graph::Use::Role::chunk; };
+    return task.uses.size() <= Rollout::most_uses && std::ranges::all_of(task.uses, works_on_it);
 }
 
 Index Planner::add(Task& task) {
@@ -47,10 +37,7 @@ Index Planner::add(Task& task) {
     copy.place = task.place();
     copy.open_predecessors = task.unissued_predecessors;
     copy.is_join = task.kind == graph::TaskKind::join;
-    for (const Access& a : task.accesses) {
-        if (copy.is_join || !is_counted(a)) continue;
-        copy.accesses[copy.num_accesses++] = {add(*a.chunk), a.needs_content, a.writes_chunk};
-    }
+    for (const graph::Use& u : task.uses) copy.uses[copy.num_uses++] = {add(*u.chunk), u.needs_content, u.writes};
     const Index index = rollout_.add_task(copy);
     task.index_in_plan = static_cast<std::uint16_t>(index);
     tasks_.push_back(&task);
@@ -66,11 +53,11 @@ Index Planner::add(memory::Chunk& chunk) {
     copy.is_dirty = residency_.must_be_saved(chunk, memory_);
     copy.last_use = replica.tick;
     copy.is_released = chunk.array->released && chunk.array->uses_to_come == 0;
-    chunk.next_uses.for_each_first(Rollout::most_uses + 1, [&](const memory::NextUses::Use& use) {
-        if (copy.num_uses == Rollout::most_uses)
+    chunk.next_uses.for_each_first(Rollout::most_next_uses + 1, [&](const memory::NextUses::Use& use) {
+        if (copy.num_next_uses == Rollout::most_next_uses)
             copy.has_more_uses = true;
         else
-            copy.uses[copy.num_uses++] = {use.task, use.replaces(), Rollout::none};
+            copy.next_uses[copy.num_next_uses++] = {use.task, use.replaces(), Rollout::none};
     });
     chunk.index_in_plan = rollout_.add_chunk(copy);
     chunks_.push_back(&chunk);

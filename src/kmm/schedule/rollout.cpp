@@ -41,13 +41,13 @@ Rollout::Index Rollout::add_task(const Task& task) {
     tasks_.push_back(task);
     edges_of_.emplace_back();
     task_states_.push_back({false, task.open_predecessors, task.ready_at});
-    for (const Access& a : task.used()) {
-        Chunk& chunk = chunks_[a.chunk];
-        for (std::uint8_t i = 0; i < chunk.num_uses; ++i) {
+    for (const Use& u : task.used()) {
+        Chunk& chunk = chunks_[u.chunk];
+        for (std::uint8_t i = 0; i < chunk.num_next_uses; ++i) {
             ++num_steps_;
-            if (chunk.uses[i].place == task.place) chunk.uses[i].task = index;
+            if (chunk.next_uses[i].place == task.place) chunk.next_uses[i].task = index;
         }
-        chunk_states_[a.chunk].is_affinity_known = false;
+        chunk_states_[u.chunk].is_affinity_known = false;
     }
     return index;
 }
@@ -120,14 +120,14 @@ void Rollout::make_ready(Index task, Source& source) {
 
 void Rollout::issue(Index index, Source& source) {
     const Task task = tasks_[index];
-    for (const Access& a : task.used()) {
-        if (!chunk_states_[a.chunk].is_here) {
-            set_here(a.chunk, true);
-            room_bytes_ -= static_cast<std::ptrdiff_t>(chunks_[a.chunk].bytes);
-            if (a.needs_content) moved_bytes_ += chunks_[a.chunk].bytes;
+    for (const Use& u : task.used()) {
+        if (!chunk_states_[u.chunk].is_here) {
+            set_here(u.chunk, true);
+            room_bytes_ -= static_cast<std::ptrdiff_t>(chunks_[u.chunk].bytes);
+            if (u.needs_content) moved_bytes_ += chunks_[u.chunk].bytes;
         }
-        ChunkState& state = chunk_states_[a.chunk];
-        state.is_dirty = state.is_dirty || a.writes;
+        ChunkState& state = chunk_states_[u.chunk];
+        state.is_dirty = state.is_dirty || u.writes;
         state.last_use = ++tick_;
         state.is_affinity_known = state.is_rank_known = false;
     }
@@ -137,7 +137,7 @@ void Rollout::issue(Index index, Source& source) {
     num_steps_ += ready_.size();
     for (std::size_t i = 0; i < edges_of_[index].count; ++i) {
         const Index s = edges_[edges_of_[index].first + i];
-        for (const Access& a : tasks_[s].used()) chunk_states_[a.chunk].is_affinity_known = false;
+        for (const Use& u : tasks_[s].used()) chunk_states_[u.chunk].is_affinity_known = false;
         if (--task_states_[s].open_predecessors != 0) continue;
         task_states_[s].ready_at = num_ready_++;
         make_ready(s, source);
@@ -158,11 +158,11 @@ void Rollout::set_here(Index chunk, bool is_here) {
     }
     // This changes the affinity of each chunk that shares a task with it.
     const Chunk& c = chunks_[chunk];
-    for (std::uint8_t i = state.first_use; i < c.num_uses; ++i) {
-        if (c.uses[i].task == none) continue;
-        for (const Access& a : tasks_[c.uses[i].task].used()) {
+    for (std::uint8_t i = state.first_use; i < c.num_next_uses; ++i) {
+        if (c.next_uses[i].task == none) continue;
+        for (const Use& u : tasks_[c.next_uses[i].task].used()) {
             ++num_steps_;
-            chunk_states_[a.chunk].is_affinity_known = false;
+            chunk_states_[u.chunk].is_affinity_known = false;
         }
     }
 }
@@ -174,17 +174,18 @@ Prospect Rollout::prospect(Index index) {
     const Chunk& chunk = chunks_[index];
     ChunkState& state = chunk_states_[index];
     const bool clean = !state.is_dirty;
-    const auto is_over = [&](const Use& use) { return use.task != none && task_states_[use.task].is_done; };
-    while (state.first_use < chunk.num_uses && is_over(chunk.uses[state.first_use])) ++state.first_use, ++num_steps_;
-    const bool has_use = state.first_use < chunk.num_uses;
-    if (has_use && chunk.uses[state.first_use].replaces) return {};
+    const auto is_over = [&](const NextUse& use) { return use.task != none && task_states_[use.task].is_done; };
+    while (state.first_use < chunk.num_next_uses && is_over(chunk.next_uses[state.first_use]))
+        ++state.first_use, ++num_steps_;
+    const bool has_use = state.first_use < chunk.num_next_uses;
+    if (has_use && chunk.next_uses[state.first_use].replaces) return {};
     if (state.next_in_order != 0) return {Need::whole, clean, state.next_in_order};
     if (has_use) {
-        const Use& next = chunk.uses[state.first_use];
+        const NextUse& next = chunk.next_uses[state.first_use];
         return {Need::whole, clean, memory::eviction::beyond_plans + next.place};
     }
     if (!chunk.has_more_uses) return chunk.is_released ? Prospect{} : Prospect{Need::no_task, clean};
-    return {Need::whole, clean, memory::eviction::beyond_plans + chunk.uses[chunk.num_uses - 1].place + 1};
+    return {Need::whole, clean, memory::eviction::beyond_plans + chunk.next_uses[chunk.num_next_uses - 1].place + 1};
 }
 
 std::uint64_t Rollout::rank(Index chunk) {
@@ -207,7 +208,7 @@ Rollout::Index Rollout::victim(const Task& task) {
         const std::uint64_t r = rank(i);
         if (r > best_rank || (r == best_rank && chunk_states_[i].last_use >= best_use)) continue;
         const auto used = task.used();
-        if (std::any_of(used.begin(), used.end(), [i](const Access& a) { return a.chunk == i; })) continue;
+        if (std::any_of(used.begin(), used.end(), [i](const Use& u) { return u.chunk == i; })) continue;
         best = i;
         best_rank = r;
         best_use = chunk_states_[i].last_use;
@@ -218,8 +219,8 @@ Rollout::Index Rollout::victim(const Task& task) {
 /// Evicts chunks that the task does not use until it fits. False: it does not.
 bool Rollout::make_room(const Task& task) {
     std::ptrdiff_t needed = 0;
-    for (const Access& a : task.used())
-        if (!chunk_states_[a.chunk].is_here) needed += static_cast<std::ptrdiff_t>(chunks_[a.chunk].bytes);
+    for (const Use& u : task.used())
+        if (!chunk_states_[u.chunk].is_here) needed += static_cast<std::ptrdiff_t>(chunks_[u.chunk].bytes);
     while (room_bytes_ < needed) {
         const Index leaving = victim(task);
         if (leaving == none) return false;
@@ -235,7 +236,7 @@ bool Rollout::make_room(const Task& task) {
 
 bool Rollout::misses_nothing(const Task& task) const noexcept {
     const auto used = task.used();
-    return std::all_of(used.begin(), used.end(), [this](const Access& a) { return chunk_states_[a.chunk].is_here; });
+    return std::all_of(used.begin(), used.end(), [this](const Use& u) { return chunk_states_[u.chunk].is_here; });
 }
 
 /// As memory::Residency::missing_bytes and moved_bytes.
@@ -243,11 +244,11 @@ ReadyTask Rollout::weigh(Index index) const noexcept {
     const Task& task = tasks_[index];
     ReadyTask known;
     memory::MoveCost cost;
-    for (const Access& a : task.used()) {
-        const ChunkState& state = chunk_states_[a.chunk];
+    for (const Use& u : task.used()) {
+        const ChunkState& state = chunk_states_[u.chunk];
         if (!state.is_here) known.missing_bytes += state.bytes;
-        cost.add(state.bytes, a.needs_content && !state.is_here,
-                 a.writes && !(a.needs_content && state.is_here && state.is_dirty));
+        cost.add(state.bytes, u.needs_content && !state.is_here,
+                 u.writes && !(u.needs_content && state.is_here && state.is_dirty));
     }
     known.moved_bytes = cost.bytes();
     known.needs_room = needs_room(known.missing_bytes, limit_bytes_);
@@ -282,12 +283,12 @@ class Rollout::TaskGraph {
     }
     bool gets_all_it_reads(Index task, const std::vector<Index>& tasks) noexcept {
         const auto reads = rollout_.tasks_[task].used();
-        return std::all_of(reads.begin(), reads.end(), [&](const Access& a) {
-            if (!a.needs_content || rollout_.chunk_states_[a.chunk].is_here) return true;
+        return std::all_of(reads.begin(), reads.end(), [&](const Use& u) {
+            if (!u.needs_content || rollout_.chunk_states_[u.chunk].is_here) return true;
             add_steps(1);
             return std::any_of(tasks.begin(), tasks.end(), [&](Index t) {
                 const auto used = rollout_.tasks_[t].used();
-                return std::any_of(used.begin(), used.end(), [&](const Access& b) { return b.chunk == a.chunk; });
+                return std::any_of(used.begin(), used.end(), [&](const Use& other) { return other.chunk == u.chunk; });
             });
         });
     }
@@ -316,7 +317,7 @@ Rollout::Index Rollout::choose_fewest_bytes() {
     weighed_.clear();
     std::size_t least = ~std::size_t{0};
     for (const Index t : ready_) {
-        num_steps_ += tasks_[t].num_accesses;
+        num_steps_ += tasks_[t].num_uses;
         weighed_.push_back(weigh(t));
         least = std::min(least, weighed_.back().moved_bytes);
     }
@@ -343,11 +344,11 @@ Rollout::Index Rollout::choose_fewest_bytes() {
 /// Of what the task uses besides that chunk, how much is there.
 float Rollout::share_here(const Task& task, Index but) const noexcept {
     float all = 0, here = 0;
-    for (const Access& a : task.used()) {
-        if (a.chunk == but) continue;
-        const auto bytes = static_cast<float>(chunk_states_[a.chunk].bytes);
+    for (const Use& u : task.used()) {
+        if (u.chunk == but) continue;
+        const auto bytes = static_cast<float>(chunk_states_[u.chunk].bytes);
         all += bytes;
-        if (chunk_states_[a.chunk].is_here || !a.needs_content) here += bytes;
+        if (chunk_states_[u.chunk].is_here || !u.needs_content) here += bytes;
     }
     return all > 0 ? here / all : 1;
 }
@@ -361,9 +362,9 @@ float Rollout::affinity(Index index) {
     if (state.is_affinity_known) return state.affinity;
     const Chunk& chunk = chunks_[index];
     float sum = 0;
-    num_steps_ += chunk.num_uses;
-    for (std::uint8_t i = state.first_use; i < chunk.num_uses; ++i) {
-        const Index t = chunk.uses[i].task;
+    num_steps_ += chunk.num_next_uses;
+    for (std::uint8_t i = state.first_use; i < chunk.num_next_uses; ++i) {
+        const Index t = chunk.next_uses[i].task;
         if (t == none || task_states_[t].is_done || task_states_[t].open_predecessors > 1) continue;
         sum += weight_of(share_here(tasks_[t], index));
     }
@@ -376,14 +377,14 @@ Rollout::Index Rollout::choose_by_affinity() {
     Index best = none;
     float best_cost = 0;
     for (const Index t : ready_) {
-        num_steps_ += tasks_[t].num_accesses;
+        num_steps_ += tasks_[t].num_uses;
         float cost = 0;
-        for (const Access& a : tasks_[t].used()) {
-            if (!a.needs_content || chunk_states_[a.chunk].is_here) continue;
+        for (const Use& u : tasks_[t].used()) {
+            if (!u.needs_content || chunk_states_[u.chunk].is_here) continue;
             ++num_steps_;
             // The task itself has all of it once it is chosen.
-            const float others = affinity(a.chunk) - weight_of(share_here(tasks_[t], a.chunk));
-            cost += static_cast<float>(chunk_states_[a.chunk].bytes) / (1 + std::max(0.0f, others));
+            const float others = affinity(u.chunk) - weight_of(share_here(tasks_[t], u.chunk));
+            cost += static_cast<float>(chunk_states_[u.chunk].bytes) / (1 + std::max(0.0f, others));
         }
         if (best != none && cost > 0.999f * best_cost &&
             (cost > 1.001f * best_cost || tasks_[t].place > tasks_[best].place))
@@ -425,9 +426,9 @@ double Rollout::bytes_a_task(std::span<const Index> order, Source& source) {
     // Backwards: where each use's chunk is used next.
     next_positions_.clear();
     for (std::size_t i = order.size(); i > 0; --i)
-        for (const Access& a : tasks_[order[i - 1]].used()) {
-            next_positions_.push_back(chunk_states_[a.chunk].next_in_order);
-            chunk_states_[a.chunk].next_in_order = i;
+        for (const Use& u : tasks_[order[i - 1]].used()) {
+            next_positions_.push_back(chunk_states_[u.chunk].next_in_order);
+            chunk_states_[u.chunk].next_in_order = i;
         }
     std::size_t num_counted = 0;
     const std::uint64_t last_step = num_steps_ + most_steps;
@@ -435,8 +436,8 @@ double Rollout::bytes_a_task(std::span<const Index> order, Source& source) {
         const Task task = tasks_[index];
         if (num_steps_ > last_step || !make_room(task)) break;
         ++num_counted;
-        for (std::size_t i = task.num_accesses; i > 0; --i) {
-            chunk_states_[task.accesses[i - 1].chunk].next_in_order = next_positions_.back();
+        for (std::size_t i = task.num_uses; i > 0; --i) {
+            chunk_states_[task.uses[i - 1].chunk].next_in_order = next_positions_.back();
             next_positions_.pop_back();
         }
         issue(index, source);

@@ -24,8 +24,8 @@ class Rollout {
   public:
     using Index = std::uint32_t;
     static constexpr Index none = ~Index{0};
-    static constexpr std::size_t most_accesses = 8;  ///< of a task
-    static constexpr std::size_t most_uses = 16;     ///< of a chunk: later ones are not looked at
+    static constexpr std::size_t most_uses = 8;        ///< of a task
+    static constexpr std::size_t most_next_uses = 16;  ///< of a chunk: later ones are not looked at
     /// Ready tasks of a play that are weighed: others wait behind them.
     static constexpr std::size_t most_ready = 128;
     /// Bound on list entries visited by a play, and by a count of its bytes: less than a millisecond each.
@@ -33,7 +33,7 @@ class Rollout {
 
     enum class Rule : std::uint8_t { fewest_bytes, affinity };
 
-    struct Use {
+    struct NextUse {
         std::uint64_t place = 0;  ///< of the task in the order of submission
         bool replaces = false;
         Index task = none;  ///< once it is added
@@ -44,11 +44,11 @@ class Rollout {
         bool is_dirty = false;
         bool has_more_uses = false;
         bool is_released = false;  ///< no handle is left: behind its last use nothing of it is saved
-        std::uint8_t num_uses = 0;
-        std::uint64_t last_use = 0;       ///< any clock's: the lower the longer ago
-        std::array<Use, most_uses> uses;  ///< the first ones, in the order of submission
+        std::uint8_t num_next_uses = 0;
+        std::uint64_t last_use = 0;                     ///< any clock's: the lower the longer ago
+        std::array<NextUse, most_next_uses> next_uses;  ///< the first ones, in the order of submission
     };
-    struct Access {
+    struct Use {
         Index chunk = none;
         bool needs_content = false;
         bool writes = false;
@@ -59,9 +59,9 @@ class Rollout {
         std::uint32_t open_predecessors = 0;  ///< 0: ready
         bool makes = false;                   ///< content that no task has made before
         bool is_join = false;                 ///< runs nowhere: done when it becomes ready
-        std::uint8_t num_accesses = 0;
-        std::array<Access, most_accesses> accesses;
-        std::span<const Access> used() const noexcept { return {accesses.data(), num_accesses}; }
+        std::uint8_t num_uses = 0;
+        std::array<Use, most_uses> uses;
+        std::span<const Use> used() const noexcept { return {uses.data(), num_uses}; }
     };
 
     /// Tells what comes after a task when it is needed: a play looks at few of all tasks.
@@ -84,7 +84,7 @@ class Rollout {
 
     /// Plays tasks of `first` in this order, up to one that is not ready, then under the rule, until `num_tasks` tasks
     /// are played, none is ready or has room, or `most_steps` were taken. The order is valid until the next call.
-    /// O(tasks played * (most_ready * accesses + chunks here + 16 candidates)), and O(most_steps).
+    /// O(tasks played * (most_ready * uses + chunks here + 16 candidates)), and O(most_steps).
     std::span<const Index> play(Rule rule, std::span<const Index> first, std::size_t num_tasks, Source& source);
     /// Bytes over links for each task of the order, with victims by next use in it (Belady 1966), and with half of what
     /// has still to be saved in the end; of the first tasks alone where there is no room, or `most_steps` were taken.

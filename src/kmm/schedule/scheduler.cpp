@@ -8,7 +8,6 @@
 
 namespace kmm::schedule {
 
-using graph::Access;
 using graph::index_of;
 using graph::TaskState;
 
@@ -89,11 +88,11 @@ void Scheduler::enqueue(Task& task) {
     // The line that submits write is not looked at for a task that misses nothing.
     if (task.last_when_queued == 0) task.last_when_queued = table_.last();
     memory::ReadyUse* uses = nullptr;
-    for (Access& a : task.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk || (a.anywhere && !a.is_piece)) continue;
+    for (const graph::Use& u : task.uses) {
+        if (u.role == graph::Use::Role::source) continue;
         memory::ReadyUse& use = ready_uses_.take();
         use.task = &task;
-        use.chunk = a.chunk;
+        use.chunk = u.chunk;
         use.next_of_task = uses;
         uses = &use;
         residency_.listen(use);

@@ -77,7 +77,7 @@ class Scheduler final : private memory::Requests {
     /// The task's kernel threw while it ran. Likewise.
     void kernel_threw(TaskNumber number, std::exception_ptr thrown);
     /// The copy that has this position did not happen. Comes before the lane advances past it. O(what is in flight on
-    /// the lane, and accesses of unsettled tasks).
+    /// the lane, and uses of unsettled tasks).
     void copy_failed(LaneId lane, Position position, const std::exception_ptr& error);
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
     /// The answer to Outbox::await_memory. With memory, the first submitted of the tasks that wait for it is tried
@@ -242,7 +242,7 @@ class Scheduler final : private memory::Requests {
     static void mark_small_parts(Task& task) noexcept;
     void put_copy(Instruction& instruction, const FenceSet& waits, Task* task);
     bool extends(const CopyEnd& last, const Instruction& copy) const noexcept;
-    static bool copy_concerns(const InFlight& copy, const graph::Access& access) noexcept;
+    static bool copy_concerns(const InFlight& copy, const graph::Use& use) noexcept;
     void copies_failed(std::span<InFlight> copies, const std::exception_ptr& error);
     Instruction put_move(Task& task, const MovedBoxes& boxes, const FenceSet& waits, memory::Chunk* chunk);
     static MemoryIndex link_source(const Task& task, const MovedBoxes& boxes) noexcept;
@@ -262,6 +262,7 @@ class Scheduler final : private memory::Requests {
     void dispatch_in_order();
     void note_lane_wish(Task& task);
     void note_neighbours(const Task& task);
+    static const memory::Chunk* written_chunk(const Task& task) noexcept;
     LaneWish lane_wish(const Task& task) const noexcept;
     std::span<const LaneProgress> compute_lanes(std::uint32_t device) const noexcept {
         return {progress_.data() + std::size_t{device} * lanes_per_device_, options_.compute_lanes};

@@ -6,22 +6,21 @@
 
 namespace kmm::schedule {
 
-using graph::Access;
 using graph::index_of;
 using graph::Predecessor;
 using graph::TaskKind;
 using graph::TaskState;
+using graph::Use;
 
 void Scheduler::submit(Task& task) {
     ++unsettled_;
     mark_small_parts(task);
     if (task.is_counted()) ++counters_.submitted;
-    for (Access& a : task.accesses) {
-        if (a.chunk == nullptr) continue;
-        memory::Array& array = *a.chunk->array;
+    for (const Use& u : task.uses) {
+        memory::Array& array = *u.chunk->array;
         ++array.users;
         if (array.is_temporary()) --array.uses_to_come;
-        if (a.first_of_chunk) residency_.add_next_use(*a.chunk, memory::Residency::use_of(task, a));
+        residency_.add_next_use(*u.chunk, memory::Residency::next_use_of(task, u));
     }
     admission_.add(task);
     if (task.kind == TaskKind::kernel) note_lane_wish(task);
@@ -125,8 +124,7 @@ void Scheduler::settle(Task& task) {
         steps_.push_back({Step::What::check, &next});
     }
     task.announced = true;
-    for (Access& a : task.accesses)
-        if (a.chunk != nullptr) drop_user(*a.chunk->array, 1);
+    for (const Use& u : task.uses) drop_user(*u.chunk->array, 1);
     if (task.is_counted()) {
         if (task.failure == nullptr)
             ++counters_.succeeded;
@@ -159,9 +157,7 @@ void Scheduler::cancel(Task& task) {
     admission_.cancelled(task);
     end_memory_wait(task);
     if (task.planned_at != 0) residency_.unplan(task);
-    for (Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk)
-            residency_.remove_next_use(*a.chunk, memory::Residency::use_of(task, a));
+    for (const Use& u : task.uses) residency_.remove_next_use(*u.chunk, memory::Residency::next_use_of(task, u));
     task.state.store(TaskState::executed, std::memory_order_relaxed);
     has_progressed();
     if (task.failure == nullptr) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
@@ -213,10 +209,10 @@ void Scheduler::copy_failed(LaneId lane_id, Position position, const std::except
     copies_failed(copies, error);
 }
 
-/// Whether a placed task may have taken for content what the failed copy never brought: its access of the copy's chunk.
-bool Scheduler::copy_concerns(const InFlight& copy, const Access& access) noexcept {
-    return copy.is_part ? memory::Residency::may_have_taken_part(access, copy.to, copy.copied_at)
-                        : memory::Residency::may_have_taken(access, copy.copied_at);
+/// Whether a placed task may have taken for content what the failed copy never brought: its use of the copy's chunk.
+bool Scheduler::copy_concerns(const InFlight& copy, const Use& use) noexcept {
+    return copy.is_part ? memory::Residency::may_have_taken_part(use, copy.to, copy.copied_at)
+                        : memory::Residency::may_have_taken(use, copy.copied_at);
 }
 
 void Scheduler::copies_failed(std::span<InFlight> copies, const std::exception_ptr& error) {
@@ -235,19 +231,19 @@ void Scheduler::copies_failed(std::span<InFlight> copies, const std::exception_p
     }
     // Tasks that were issued behind a copy would take what never arrived for the content.
     std::sort(copies.begin(), copies.end(), [](const InFlight& a, const InFlight& b) { return a.chunk < b.chunk; });
-    const auto is_bad = [&](const Access& a) {
+    const auto is_bad = [&](const Use& u) {
         const auto first =
-            std::lower_bound(copies.begin(), copies.end(), a.chunk,
+            std::lower_bound(copies.begin(), copies.end(), u.chunk,
                              [](const InFlight& c, const memory::Chunk* chunk) { return c.chunk < chunk; });
-        for (auto c = first; c != copies.end() && c->chunk == a.chunk; ++c)
-            if (copy_concerns(*c, a)) return true;
+        for (auto c = first; c != copies.end() && c->chunk == u.chunk; ++c)
+            if (copy_concerns(*c, u)) return true;
         return false;
     };
     table_.for_each([&](Task& t) {
         const TaskState state = t.state.load(std::memory_order_relaxed);
         if (state != TaskState::issued && state != TaskState::launching) return;
-        for (const Access& a : t.accesses)
-            if (a.first_of_chunk && is_bad(a)) task_failed(t, error);
+        for (const Use& u : t.uses)
+            if (is_bad(u)) task_failed(t, error);
     });
 }
 

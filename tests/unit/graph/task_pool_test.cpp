@@ -67,9 +67,9 @@ constexpr RecordSize sizes[] = {{}, {1, 24, false}, {4, 200, true}, {12, 400, tr
 
 void fill(Task& t, const RecordSize& size, std::uint64_t seed) {
     t.number = seed;
-    for (std::size_t i = 0; i < size.num_accesses; ++i) {
-        t.accesses.emplace_back().offset_bytes = seed + i;
-        t.addresses.push_back(nullptr);
+    for (std::size_t i = 0; i < size.num_uses; ++i) {
+        t.uses.emplace_back().content_at = seed + i;
+        t.views.emplace_back().offset_bytes = seed + i;
         t.predecessors.push_back({seed + i, true});
     }
     auto* const storage = static_cast<std::byte*>(t.allocate_storage(size.storage_bytes + 1, 16));
@@ -78,9 +78,10 @@ void fill(Task& t, const RecordSize& size, std::uint64_t seed) {
 
 void expect_filled(const Task& t, const RecordSize& size, std::uint64_t seed) {
     EXPECT_EQ(t.number, seed);
-    ASSERT_EQ(t.accesses.size(), size.num_accesses);
-    for (std::size_t i = 0; i < size.num_accesses; ++i) {
-        EXPECT_EQ(t.accesses[i].offset_bytes, seed + i);
+    ASSERT_EQ(t.uses.size(), size.num_uses);
+    for (std::size_t i = 0; i < size.num_uses; ++i) {
+        EXPECT_EQ(t.uses[i].content_at, seed + i);
+        EXPECT_EQ(t.views[i].offset_bytes, seed + i);
         EXPECT_EQ(t.predecessors[i].number, seed + i);
     }
 }
@@ -96,7 +97,7 @@ TEST(TaskPool, a_record_is_as_new_and_belongs_to_one_at_a_time) {
             Task* const t = pool.take(sizes[size]);
             ASSERT_TRUE(unique.insert(t).second);
             ASSERT_EQ(t->number, 0u);
-            ASSERT_TRUE(t->accesses.empty() && t->predecessors.empty() && t->addresses.empty());
+            ASSERT_TRUE(t->uses.empty() && t->views.empty() && t->predecessors.empty() && t->addresses == nullptr);
             fill(*t, sizes[size], 1 + size);
             used.emplace_back(t, size);
         } else {
@@ -133,7 +134,7 @@ TEST(TaskPool, gives_everything_back_that_no_task_is_in) {
     pool.give(pool.take());
 }
 
-// What the host must have for a task that waits: records of kernels with one access and with four, and of functions.
+// What the host must have for a task that waits: records of kernels with one use and with four, and of functions.
 TEST(TaskPool, a_record_takes_little_more_than_what_is_in_it) {
     for (const auto& [size, most_bytes] :
          {std::pair(RecordSize{1, 32, false}, 640u), std::pair(RecordSize{4, 128, false}, 1088u),
@@ -161,12 +162,12 @@ TEST(TaskPool, a_record_has_a_part_for_what_few_tasks_have_only_while_it_needs_o
         cold.unworded = told;
         for (std::uint32_t i = 0; i < 5; ++i) {  // beyond the room that was made
             cold.boxes.emplace_back().source = i;
-            cold.unset.emplace_back().access = i;
+            cold.unset.emplace_back().index = i;
         }
         EXPECT_EQ(&t->cold_part(UseOfReserve::yes), &cold);
         for (std::uint32_t i = 0; i < 5; ++i) {
             EXPECT_EQ(t->boxes()[i].source, i);
-            EXPECT_EQ(t->unset()[i].access, i);
+            EXPECT_EQ(t->unset()[i].index, i);
         }
         EXPECT_TRUE(t->has_failed());
         pool.give(t);

@@ -36,19 +36,19 @@ class AcrossTest : public ResidencyTest {
     /// The same with a temporary that other tasks share.
     Task& read_across(MemoryIndex m, Array& a, std::size_t begin, std::size_t end, Array& temporary) {
         Task& t = make_task(m, {{&temporary.chunks[0], false, false}});
-        t.accesses[0].gathers = true;
+        t.uses[0].role = Use::Role::region;
         Across& across = t.cold_part(kmm::graph::UseOfReserve::no).across.emplace_back();
-        across.first_piece = 1;
-        across.num_pieces = temporary.num_pieces;
+        across.num_parts = temporary.num_pieces;
         across.may_be_in_place = true;
-        across.offset_from_first_piece = begin % unit;
-        for (std::uint32_t i = 0; i < across.num_pieces; i++) {
+        across.offset_from_first_part = begin % unit;
+        for (std::uint32_t i = 0; i < across.num_parts; i++) {
             Chunk& c = a.chunks[begin / unit + i];
-            Access& piece = t.accesses.emplace_back();
-            piece.chunk = &c;
-            piece.needs_content = piece.is_piece = true;
-            piece.is_small_part = std::min(end, (c.index + 1) * unit) - std::max(begin, c.index * unit) <= unit / 8;
-            residency_->add_next_use(c, kmm::memory::Residency::use_of(t, piece));
+            Use& part = t.uses.emplace_back();
+            part.chunk = &c;
+            part.role = Use::Role::part;
+            part.needs_content = true;
+            part.is_small_part = std::min(end, (c.index + 1) * unit) - std::max(begin, c.index * unit) <= unit / 8;
+            residency_->add_next_use(c, kmm::memory::Residency::next_use_of(t, part));
             a.neighbours[m].chunks.add(c.index);
             BoxTransfer& transfer = t.cold_part(kmm::graph::UseOfReserve::no).boxes.emplace_back();
             transfer.source = 1 + i;
@@ -59,10 +59,8 @@ class AcrossTest : public ResidencyTest {
     }
     /// The task overwrites this chunk, too.
     void add_overwrite(Task& task, Chunk& chunk) {
-        Access& write = task.accesses.emplace_back();
-        write.chunk = &chunk;
-        write.writes_chunk = write.replaces_chunk = true;
-        write.kind = kmm::detail::AccessKind::overwrite;
+        Use& write = add_use(task, chunk);
+        write.writes = write.replaces = true;
         residency_->add_next_use(chunk, {task.number, kmm::memory::NextUses::Kind::replaces});
     }
     bool lie_side_by_side(Array& a, std::size_t first, std::size_t last, MemoryIndex m) {

@@ -418,7 +418,7 @@ TEST_F(Swap, for_a_task_on_the_host_and_between_two_devices_all_content_stays_ri
         residency_->set_bounce(bounce, unit);
         for (int i = 0; i < 20; ++i) {
             const auto m = std::array{host, gpu, gpu_1}[random() % 3];
-            std::vector<Use> uses;
+            std::vector<Wanted> uses;
             std::vector<Chunk*> all;
             for (const auto& [chunk, value] : values_) all.push_back(chunk);
             std::shuffle(all.begin(), all.end(), random);
@@ -432,7 +432,7 @@ TEST_F(Swap, for_a_task_on_the_host_and_between_two_devices_all_content_stays_ri
             }
             residency_->issued(task, {static_cast<LaneId>(m.index()), ++script_.position});
             run_copies();
-            for (const Use& u : uses) EXPECT_TRUE(is_right(*u.chunk, m)) << seed;
+            for (const Wanted& u : uses) EXPECT_TRUE(is_right(*u.chunk, m)) << seed;
         }
     }
 }

@@ -113,11 +113,7 @@ TEST_F(FormsTest, what_another_task_gathered_is_gathered_again_where_placing_the
     overwrite_on(gpu, small->chunks[0]);
     Task& first = read_across(gpu, *a, unit - 10, unit + 10);
     Task& second = read_across(gpu, *a, unit - 10, unit + 10, *temporaries_[0]);
-    second.accesses.emplace_back();
-    Access& write = second.accesses.back();
-    write.chunk = &large->chunks[0];
-    write.writes_chunk = write.replaces_chunk = true;
-    residency_->add_next_use(large->chunks[0], {second.number, kmm::memory::NextUses::Kind::replaces});
+    add_overwrite(second, large->chunks[0]);
     run(first);
     residency_->free_array(*small);
     run(second);
@@ -137,7 +133,7 @@ TEST_F(FormsTest, what_was_gathered_from_a_failed_copy_is_gathered_again) {
     Task& second = read_across(gpu, *a, unit - 10, unit + 10, *temporaries_[0]);
     run(first);
     residency_->copy_failed(a->chunks[0], copied_at, std::make_shared<kmm::graph::RootFailure>());
-    EXPECT_TRUE(Residency::may_have_taken(first.accesses[1], copied_at));
+    EXPECT_TRUE(Residency::may_have_taken(first.uses[1], copied_at));
     run(second);
     EXPECT_EQ(second.across()[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 2u);

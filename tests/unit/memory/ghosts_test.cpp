@@ -154,8 +154,8 @@ TEST_F(GhostsTest, that_were_lost_on_their_way_are_fetched_again_and_cost_nobody
     residency_->part_failed(c, gpu, copied_at);
     EXPECT_EQ(c.lost, nullptr) << "the other device has it";
     const auto concerned = [&](const Task& task, MemoryIndex m) {
-        return std::any_of(task.accesses.begin(), task.accesses.end(), [&](const Access& a) {
-            return a.chunk == &c && kmm::memory::Residency::may_have_taken_part(a, m, copied_at);
+        return std::any_of(task.uses.begin(), task.uses.end(), [&](const Use& u) {
+            return u.chunk == &c && kmm::memory::Residency::may_have_taken_part(u, m, copied_at);
         });
     };
     EXPECT_TRUE(concerned(t, gpu));

@@ -17,30 +17,10 @@
 #include <vector>
 
 #include "../memory/cut_array.hpp"
-#include "kmm/memory/residency.hpp"
+#include "kmm/memory/places.hpp"
+#include "residency_model_tasks.hpp"
 
 namespace kmm::residency_model {
-
-using kmm::detail::AccessKind;
-using kmm::graph::Access;
-using kmm::graph::Across;
-using kmm::graph::BoxTransfer;
-using kmm::graph::Fence;
-using kmm::graph::FenceSet;
-using kmm::graph::LaneId;
-using kmm::graph::Position;
-using kmm::graph::Task;
-using kmm::memory::AddressRange;
-using kmm::memory::Array;
-using kmm::memory::Chunk;
-using kmm::memory::MemoryIndex;
-using kmm::memory::PerMemory;
-using kmm::memory::Placement;
-using kmm::memory::Requests;
-using kmm::memory::Residency;
-
-inline constexpr std::size_t unit = kmm::memory::heap_alignment;
-inline constexpr MemoryIndex host = MemoryIndex::host();
 
 /// What the program wrote last: one number for each write, 0 for none.
 using Value = std::uint64_t;
@@ -144,120 +124,6 @@ struct Expected {
     }
 };
 
-/// Of a chunk, in units.
-struct Part {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-};
-
-inline std::size_t num_units(const Chunk& chunk) { return (chunk.size_bytes + unit - 1) / unit; }
-
-/// Of a stack, in units from its start.
-struct Region {
-    Array* array = nullptr;
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    std::size_t size() const { return end - begin; }
-};
-/// With it what a task uses in all is not more than a device has.
-inline constexpr std::size_t most_region_units = 8;
-
-/// Of a region, in one chunk.
-struct Piece {
-    Chunk* chunk = nullptr;
-    Part part;  ///< of the chunk
-};
-
-inline kmm::graph::Box box_of(std::size_t begin, std::size_t end) {
-    kmm::graph::Box box;
-    box.begin[0] = static_cast<std::int64_t>(begin);
-    box.end[0] = static_cast<std::int64_t>(end);
-    return box;
-}
-
-inline std::vector<Piece> pieces_of(const Region& region) {
-    std::vector<Piece> pieces;
-    for (Chunk& c : region.array->chunks) {
-        const kmm::graph::Box box = region.array->box(c.index);
-        const auto begin = static_cast<std::size_t>(box.begin[0]), end = static_cast<std::size_t>(box.end[0]);
-        if (region.end <= begin || end <= region.begin) continue;
-        pieces.push_back({&c, {std::max(region.begin, begin) - begin, std::min(region.end, end) - begin}});
-    }
-    return pieces;
-}
-
-inline bool uses(const Task& task, const Chunk& chunk) {
-    return std::any_of(task.accesses.begin(), task.accesses.end(), [&](const Access& a) { return a.chunk == &chunk; });
-}
-
-/// Of what will be used of the chunk until it is replaced no more than parts are needed, and the host has these.
-inline bool has_parts_that_are_read(const Chunk& chunk) {
-    if (!chunk.is_in_parts() || chunk.replicas[host].address == 0) return false;
-    for (const auto& use : chunk.next_uses.open()) {
-        if (use.replaces()) return true;
-        if (use.kind != kmm::memory::NextUses::Kind::part) return false;
-    }
-    return false;
-}
-
-// ---- What the api and the schedule make of a region across chunks.
-
-/// As Temporaries::make_memory.
-inline std::unique_ptr<Array> make_temporary(const Region& region, std::size_t num_devices) {
-    auto made = std::make_unique<Array>();
-    Array& array = *made;
-    array.rank = 1;
-    array.element_bytes = unit;
-    array.num_pieces = static_cast<std::uint32_t>(pieces_of(region).size());
-    array.is_gathered = array.released = true;
-    array.set_region(box_of(region.begin, region.end), num_devices);
-    array.touch(0);
-    return made;
-}
-
-/// That of a temporary has no part: it has no place in the program's order.
-inline void add_access(Task& task, std::vector<Part>& parts, Array& temporary) {
-    Access& a = task.accesses.emplace_back();
-    a.chunk = &temporary.chunks[0];
-    a.needs_content = a.gathers = true;
-    ++temporary.uses_to_come;
-    parts.push_back({});
-}
-
-/// As Temporaries::add_across.
-inline void add_across(Task& task, std::vector<Part>& parts, std::size_t access, const Region& region,
-                       bool may_be_in_place) {
-    Across& across = task.cold_part(kmm::graph::UseOfReserve::no).across.emplace_back();
-    across.access = static_cast<std::uint32_t>(access);
-    across.first_piece = static_cast<std::uint32_t>(task.accesses.size());
-    across.first_box = static_cast<std::uint32_t>(task.boxes().size());
-    across.may_be_in_place = may_be_in_place;
-    for (const Piece& piece : pieces_of(region)) {
-        const kmm::graph::Box chunk_box = region.array->box(piece.chunk->index);
-        const auto chunk_begin = static_cast<std::size_t>(chunk_box.begin[0]);
-        if (across.num_pieces == 0) across.offset_from_first_piece = piece.part.begin * unit;
-        BoxTransfer& box = task.cold_part(kmm::graph::UseOfReserve::no).boxes.emplace_back();
-        box.source = across.first_piece + across.num_pieces++;
-        box.destination = across.access;
-        box.box = box_of(chunk_begin + piece.part.begin, chunk_begin + piece.part.end);
-        box.set_shape(1, chunk_box, box_of(region.begin, region.end), unit);
-        Access& a = task.accesses.emplace_back();
-        a.chunk = piece.chunk;
-        a.needs_content = a.is_piece = true;
-        parts.push_back(piece.part);
-    }
-}
-
-/// As the schedule does, but with chunks that are small: half a chunk is a small part.
-inline void mark_small_parts(Task& task) {
-    for (const BoxTransfer& box : task.boxes()) {
-        Access& piece = task.accesses[box.source];
-        piece.is_small_part = 2 * box.size_bytes() <= piece.chunk->size_bytes &&
-                              std::count_if(task.accesses.begin(), task.accesses.end(),
-                                            [&](const Access& a) { return a.chunk == piece.chunk; }) == 1;
-    }
-}
-
 /// What was exercised.
 struct Counts {
     std::size_t run = 0, evictions = 0, reclaimed = 0, refused = 0, gave_up = 0, copies_failed = 0, failed = 0;
@@ -284,15 +150,16 @@ class Machine final : public Requests {
   private:
     struct Running {
         std::unique_ptr<Task> task;
-        std::vector<Part> parts;  ///< by access; none of a temporary, which has no place in the program's order
+        std::vector<Access> accesses;
         bool has_failed = false;
+        std::vector<std::uintptr_t> chunks_at{};  ///< by use: where its chunk is
         std::vector<std::uint64_t> needed{};      ///< the tasks that wrote what it reads
         std::vector<std::vector<Value>> reads{};  ///< by access: what is there before; empty: nobody looks
         std::vector<Value> writes{};              ///< by access: what is there afterwards; 0: nothing is written
     };
     struct Waiting {
         std::unique_ptr<Task> task;
-        std::vector<Part> parts;
+        std::vector<Access> accesses;
     };
     /// What copies, gathers and parts of a chunk consist of.
     struct Move {
@@ -360,7 +227,7 @@ class Machine final : public Requests {
     void check() const;
     void drain();
     void read_all();
-    static bool conflict(const Task& first, const std::vector<Part>& first_parts, const Waiting& second);
+    static bool conflict(const Task& first, const std::vector<Access>& accesses, const Waiting& second);
     bool is_ready(const Waiting& waiting) const;
     bool is_being_written(const Chunk& chunk, const Part& part) const;
     void note_position(const Running& running, Fence fence);

@@ -43,24 +43,20 @@ Fence Machine::copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr
 /// Other parts of the chunk may be.
 bool Machine::is_being_written(const Chunk& chunk, const Part& part) const {
     return std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& running) {
-        for (std::size_t i = 0; i < running->parts.size(); ++i) {
-            const Access& a = running->task->accesses[i];
-            const Part& written = running->parts[i];
-            if (a.chunk == &chunk && a.writes_chunk && written.begin < part.end && part.begin < written.end)
-                return true;
-        }
-        return false;
+        return std::any_of(running->accesses.begin(), running->accesses.end(), [&](const Access& a) {
+            return running->task->uses[a.use].chunk == &chunk && a.writes() && a.part.begin < part.end &&
+                   part.begin < a.part.end;
+        });
     });
 }
 
 Fence Machine::gather(Task& task, const Across& across, const FenceSet& waits) {
-    Chunk& temporary = *task.accesses[across.access].chunk;
+    Chunk& temporary = *task.uses[across.use].chunk;
     std::vector<Move> moves;
-    for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-        const BoxTransfer& box = task.boxes()[across.first_box + i];
-        const Access& piece = task.accesses[box.source];
-        const auto source = reinterpret_cast<std::uintptr_t>(task.addresses[box.source]);
-        const auto destination = reinterpret_cast<std::uintptr_t>(task.addresses[box.destination]);
+    for (const BoxTransfer& box : task.boxes_of(across)) {
+        const Use& piece = task.uses[box.source];
+        const auto source = reinterpret_cast<std::uintptr_t>(address_of(piece));
+        const auto destination = reinterpret_cast<std::uintptr_t>(address_of(task.uses[box.destination]));
         if (source == 0 || destination == 0) {
             ADD_FAILURE() << "gathered from nowhere, or to it";
             continue;
@@ -103,10 +99,10 @@ Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::u
             std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.task->number == number; });
         EXPECT_TRUE(reader != waiting_.end() && uses(*reader->task, chunk)) << "parts for nobody";
         if (reader == waiting_.end()) continue;
-        for (std::size_t i = 0; i < reader->parts.size(); ++i) {
-            if (reader->task->accesses[i].chunk != &chunk) continue;
-            EXPECT_TRUE(reader->task->accesses[i].is_small_part);
-            for (std::size_t k = reader->parts[i].begin; k < reader->parts[i].end; ++k) read.insert(k);
+        for (const Access& a : reader->accesses) {
+            if (reader->task->uses[a.use].chunk != &chunk) continue;
+            EXPECT_TRUE(reader->task->uses[a.use].is_small_part);
+            for (std::size_t k = a.part.begin; k < a.part.end; ++k) read.insert(k);
         }
     }
     std::vector<Move> moves;
@@ -148,8 +144,8 @@ Fence Machine::copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::ui
         ++counts_.copies_failed;
         residency_->part_failed(chunk, to, copied_at);
         for (const auto& r : issued_)
-            for (const Access& a : r->task->accesses)
-                r->has_failed |= a.chunk == &chunk && Residency::may_have_taken_part(a, to, copied_at);
+            for (const Use& u : r->task->uses)
+                r->has_failed |= u.chunk == &chunk && Residency::may_have_taken_part(u, to, copied_at);
     });
 }
 
@@ -158,8 +154,8 @@ void Machine::fail_copy(Chunk& chunk, std::uint64_t copied_at) {
     ++counts_.copies_failed;
     residency_->copy_failed(chunk, copied_at, cause_);
     for (const auto& r : issued_)
-        for (const Access& a : r->task->accesses)
-            r->has_failed |= a.chunk == &chunk && Residency::may_have_taken(a, copied_at);
+        for (const Use& u : r->task->uses)
+            r->has_failed |= u.chunk == &chunk && Residency::may_have_taken(u, copied_at);
 }
 
 }  // namespace kmm::residency_model

@@ -65,8 +65,7 @@ void Machine::make_stack(Array& array, std::size_t chunks) {
 
 bool Machine::is_used(const Array& array) const {
     const auto is_used_by = [&](const Task& t) {
-        return std::any_of(t.accesses.begin(), t.accesses.end(),
-                           [&](const Access& a) { return a.chunk->array == &array; });
+        return std::any_of(t.uses.begin(), t.uses.end(), [&](const Use& u) { return u.chunk->array == &array; });
     };
     const auto is_used_by_waiting = [&](const Waiting& w) { return is_used_by(*w.task); };
     const auto copies = copies_.find(&array);
@@ -113,7 +112,7 @@ void Machine::free_temporaries() {
 bool Machine::will_be_written(const Chunk& chunk) const {
     bool was_written = expected_.at(&chunk).was_written();
     for (const Waiting& w : waiting_)
-        for (const Access& a : w.task->accesses) was_written |= a.chunk == &chunk && a.replaces_chunk;
+        for (const Use& u : w.task->uses) was_written |= u.chunk == &chunk && u.replaces;
     return was_written;
 }
 
@@ -134,22 +133,22 @@ void Machine::add_use(Waiting& waiting, Chunk& chunk, bool replaces) {
     }
     const bool is_whole = part.end - part.begin == num_units(chunk);
     const bool overwrites = !was_written || replaces || dice_.one_in(4);
-    Access& a = waiting.task->accesses.emplace_back();
-    a.chunk = &chunk;
-    a.offset_bytes = part.begin * unit;
-    a.replaces_chunk = overwrites && is_whole;
-    a.writes_chunk = overwrites || dice_.one_in(2);
-    a.needs_content = !a.replaces_chunk;
-    a.kind = !a.writes_chunk ? AccessKind::read : overwrites ? AccessKind::overwrite : AccessKind::write;
-    waiting.parts.push_back(part);
+    const bool writes = overwrites || dice_.one_in(2);
+    Use& use = add_view(*waiting.task, waiting.accesses, chunk, part,
+                        !writes      ? AccessKind::read
+                        : overwrites ? AccessKind::overwrite
+                                     : AccessKind::write);
+    use.writes = writes;
+    use.replaces = overwrites && is_whole;
+    use.needs_content = !use.replaces;
 }
 
 /// Of any chunk but those. Often it replaces one of which small parts will be read before.
 void Machine::add_random_use(Waiting& waiting, const std::vector<const Chunk*>& without) {
     std::vector<Chunk*> read_in_parts;
     for (const Waiting& w : waiting_)
-        for (const Access& a : w.task->accesses)
-            if (a.is_small_part) read_in_parts.push_back(a.chunk);
+        for (const Use& u : w.task->uses)
+            if (u.is_small_part) read_in_parts.push_back(u.chunk);
     const bool replaces = !read_in_parts.empty() && dice_.one_in(3);
     Array& array = *arrays_[dice_.below(arrays_.size())];
     Chunk& chunk =
@@ -220,12 +219,12 @@ bool Machine::make_readers_across() {
             if (dice_.one_in(6)) add_use_beside(waiting, pieces);
         }
         Task& task = *waiting.task;
-        add_access(task, waiting.parts, temporary);
-        if (second.array != nullptr) add_access(task, waiting.parts, add_temporary(second));
-        // Pieces come behind all others.
-        const std::size_t behind = task.accesses.size();
-        add_across(task, waiting.parts, behind - (second.array != nullptr ? 2 : 1), region, may_be_in_place);
-        if (second.array != nullptr) add_across(task, waiting.parts, behind - 1, second, may_be_in_place);
+        residency_model::add_temporary(task, waiting.accesses, temporary);
+        if (second.array != nullptr) residency_model::add_temporary(task, waiting.accesses, add_temporary(second));
+        // Parts come behind all others.
+        const auto behind = static_cast<std::uint32_t>(task.uses.size());
+        add_across(task, waiting.accesses, behind - (second.array != nullptr ? 2 : 1), region, may_be_in_place);
+        if (second.array != nullptr) add_across(task, waiting.accesses, behind - 1, second, may_be_in_place);
         mark_small_parts(task);
         told_later_.push_back(std::move(waiting));
     }
@@ -238,12 +237,9 @@ void Machine::add_use_beside(Waiting& waiting, const std::vector<Piece>& pieces)
     const Part before{0, piece.part.begin}, behind{piece.part.end, num_units(*piece.chunk)};
     const Part part = before.begin != before.end ? before : behind;
     if (part.begin == part.end) return;
-    Access& a = waiting.task->accesses.emplace_back();
-    a.chunk = piece.chunk;
-    a.offset_bytes = part.begin * unit;
-    a.writes_chunk = a.needs_content = true;
-    a.kind = dice_.one_in(2) ? AccessKind::write : AccessKind::overwrite;
-    waiting.parts.push_back(part);
+    Use& use = add_view(*waiting.task, waiting.accesses, *piece.chunk, part,
+                        dice_.one_in(2) ? AccessKind::write : AccessKind::overwrite);
+    use.writes = use.needs_content = true;
 }
 
 /// Residency learns of the next task.
@@ -257,30 +253,27 @@ void Machine::tell_one() {
 /// As Scheduler::submit.
 void Machine::submit(Waiting waiting) {
     const Task& task = *waiting.task;
-    for (const Access& a : task.accesses) {
-        if (a.chunk->array->is_temporary()) --a.chunk->array->uses_to_come;
-        residency_->add_next_use(*a.chunk, Residency::use_of(task, a));
-        if (a.writes_chunk && task.memory.is_device()) a.chunk->array->written_by[task.memory].add(a.chunk->index);
+    for (const Use& u : task.uses) {
+        if (u.chunk->array->is_temporary()) --u.chunk->array->uses_to_come;
+        residency_->add_next_use(*u.chunk, Residency::next_use_of(task, u));
+        if (u.writes && task.memory.is_device()) u.chunk->array->written_by[task.memory].add(u.chunk->index);
     }
     for (const Across& across : task.across()) {
         if (!across.may_be_in_place) continue;
-        const Access* const pieces = &task.accesses[across.first_piece];
-        kmm::memory::Neighbours& neighbours = pieces->chunk->array->neighbours[task.memory];
-        neighbours.chunks.add(pieces[0].chunk->index);
-        neighbours.chunks.add(pieces[across.num_pieces - 1].chunk->index);
+        const Chunk& first = *task.uses[task.boxes_of(across).front().source].chunk;
+        kmm::memory::Neighbours& neighbours = first.array->neighbours[task.memory];
+        neighbours.chunks.add(first.index);
+        neighbours.chunks.add(task.uses[task.boxes_of(across).back().source].chunk->index);
     }
     waiting_.push_back(std::move(waiting));
 }
 
-bool Machine::conflict(const Task& first, const std::vector<Part>& first_parts, const Waiting& second) {
-    for (std::size_t i = 0; i < first_parts.size(); ++i)
-        for (std::size_t k = 0; k < second.parts.size(); ++k) {
-            const Access& a = first.accesses[i];
-            const Access& b = second.task->accesses[k];
-            if (a.chunk == b.chunk && (a.writes_chunk || b.writes_chunk) &&
-                first_parts[i].begin < second.parts[k].end && second.parts[k].begin < first_parts[i].end)
+bool Machine::conflict(const Task& first, const std::vector<Access>& accesses, const Waiting& second) {
+    for (const Access& a : accesses)
+        for (const Access& b : second.accesses)
+            if (first.uses[a.use].chunk == second.task->uses[b.use].chunk && (a.writes() || b.writes()) &&
+                a.part.begin < b.part.end && b.part.begin < a.part.end)
                 return true;
-        }
     return false;
 }
 
@@ -288,10 +281,10 @@ bool Machine::conflict(const Task& first, const std::vector<Part>& first_parts, 
 bool Machine::is_ready(const Waiting& waiting) const {
     for (const Waiting& before : waiting_) {
         if (before.task->number >= waiting.task->number) break;
-        if (conflict(*before.task, before.parts, waiting)) return false;
+        if (conflict(*before.task, before.accesses, waiting)) return false;
     }
     return std::none_of(pinned_.begin(), pinned_.end(),
-                        [&](const auto& r) { return conflict(*r->task, r->parts, waiting); });
+                        [&](const auto& r) { return conflict(*r->task, r->accesses, waiting); });
 }
 
 /// What it was to write cannot be read: tasks that were to read it are cancelled, as are those that read what these
@@ -303,23 +296,23 @@ void Machine::give_up(Task& task) {
     std::set<const Chunk*> poisoned;
     const auto cancel = [&](Task& t) {
         residency_->unplan(t);
-        for (const Access& a : t.accesses) {
-            residency_->remove_next_use(*a.chunk, Residency::use_of(t, a));
-            if (!a.writes_chunk) continue;
-            poisoned.insert(a.chunk);
-            expected_.at(a.chunk).is_poisoned = true;
+        for (const Use& u : t.uses) {
+            residency_->remove_next_use(*u.chunk, Residency::next_use_of(t, u));
+            if (!u.writes) continue;
+            poisoned.insert(u.chunk);
+            expected_.at(u.chunk).is_poisoned = true;
         }
     };
     cancel(task);
     std::erase_if(waiting_, [&](const Waiting& w) {
         Task& t = *w.task;
         if (t.number <= task.number) return false;
-        for (const Access& a : t.accesses)
-            if (a.needs_content && poisoned.count(a.chunk) != 0) {
+        for (const Use& u : t.uses)
+            if (u.needs_content && poisoned.count(u.chunk) != 0) {
                 cancel(t);
                 return true;
             }
-        for (const Access& a : t.accesses) poisoned.erase(a.chunk);  // it replaces it
+        for (const Use& u : t.uses) poisoned.erase(u.chunk);  // it replaces it
         return false;
     });
 }
@@ -328,10 +321,9 @@ void Machine::give_up(Task& task) {
 bool Machine::place(Waiting& waiting) {
     Task& task = *waiting.task;
     // What is known of failures cancels it.
-    for (std::size_t i = 0; i < waiting.parts.size(); ++i)
-        for (std::size_t k = waiting.parts[i].begin; k < waiting.parts[i].end; ++k)
-            if (task.accesses[i].kind != AccessKind::overwrite &&
-                has_failed(expected_.at(task.accesses[i].chunk).units[k].writer)) {
+    for (const Access& a : waiting.accesses)
+        for (std::size_t k = a.part.begin; k < a.part.end; ++k)
+            if (a.kind != AccessKind::overwrite && has_failed(expected_.at(task.uses[a.use].chunk).units[k].writer)) {
                 give_up(task);
                 return true;
             }
@@ -356,19 +348,18 @@ bool Machine::place(Waiting& waiting) {
         return true;
     case Placement::starved: ADD_FAILURE(); return true;
     }
-    for (std::size_t i = 0; i < waiting.parts.size(); ++i)
-        for (std::size_t k = waiting.parts[i].begin; k < waiting.parts[i].end; ++k) {
-            const Expected::Unit& u = expected_.at(task.accesses[i].chunk).units[k];
+    for (const Access& a : waiting.accesses)
+        for (std::size_t k = a.part.begin; k < a.part.end; ++k) {
+            const Expected::Unit& u = expected_.at(task.uses[a.use].chunk).units[k];
             for (const Fence& f : u.writers) task.fences.add(f);
-            if (!task.accesses[i].writes_chunk) continue;
+            if (!a.writes()) continue;
             for (const Fence& f : u.readers) task.fences.add(f);
         }
     return true;
 }
 
 void Machine::count_forms(const Task& task) {
-    counts_.ghosts_found += static_cast<std::size_t>(
-        std::count_if(task.accesses.begin(), task.accesses.end(), [](const Access& a) { return a.is_ghost; }));
+    counts_.ghosts_found += static_cast<std::size_t>(std::ranges::count(task.uses, Use::Place::ghost, &Use::place));
     for (const Across& across : task.across()) switch (across.form) {
         case Across::Form::gather: ++counts_.gather; break;
         case Across::Form::gathered: ++counts_.gathered; break;
@@ -382,18 +373,19 @@ void Machine::issue(Running one) {
     const auto running = std::make_shared<Running>(std::move(one));
     Task& task = *running->task;
     const bool has_position = task.memory.is_device() && !dice_.one_in(4);
-    for (std::size_t i = 0; i < running->parts.size(); ++i) {
-        const Access& a = task.accesses[i];
-        const Part part = running->parts[i];
-        Expected& e = expected_.at(a.chunk);
+    for (const Use& u : task.uses)
+        running->chunks_at.push_back(u.place == Use::Place::none ? 0 : reinterpret_cast<std::uintptr_t>(address_of(u)));
+    for (const Access& a : running->accesses) {
+        const Part part = a.part;
+        Expected& e = expected_.at(task.uses[a.use].chunk);
         std::vector<Value>& reads = running->reads.emplace_back();
         for (std::size_t k = part.begin; k < part.end && a.kind != AccessKind::overwrite; ++k) {
             reads.push_back(e.units[k].value);
             running->needed.push_back(e.units[k].writer);
         }
-        running->writes.push_back(a.writes_chunk ? ++last_value_ : 0);
-        if (!a.writes_chunk) continue;
-        if (a.replaces_chunk) e.is_poisoned = false;
+        running->writes.push_back(a.writes() ? ++last_value_ : 0);
+        if (!a.writes()) continue;
+        if (task.uses[a.use].replaces) e.is_poisoned = false;
         for (std::size_t k = part.begin; k < part.end; ++k) e.units[k] = {last_value_, task.number, {}, {}};
     }
     issued_.push_back(running);
@@ -409,23 +401,21 @@ void Machine::issue(Running one) {
 }
 
 void Machine::note_position(const Running& running, Fence fence) {
-    for (std::size_t i = 0; i < running.parts.size(); ++i) {
-        const Access& a = running.task->accesses[i];
-        for (std::size_t k = running.parts[i].begin; k < running.parts[i].end; ++k) {
-            Expected::Unit& u = expected_.at(a.chunk).units[k];
-            (a.writes_chunk ? u.writers : u.readers).push_back(fence);
+    for (const Access& a : running.accesses)
+        for (std::size_t k = a.part.begin; k < a.part.end; ++k) {
+            Expected::Unit& u = expected_.at(running.task->uses[a.use].chunk).units[k];
+            (a.writes() ? u.writers : u.readers).push_back(fence);
         }
-    }
 }
 
 /// Whether a chunk whose content the task needs has what a failed copy left, in any part.
 bool Machine::finds_bad(const Running& running) {
     const Task& task = *running.task;
-    for (std::size_t i = 0; i < running.parts.size(); ++i) {
-        const Access& a = task.accesses[i];
-        if (!a.needs_content || (a.is_piece && !a.in_use)) continue;
-        const auto address = reinterpret_cast<std::uintptr_t>(task.addresses[i]) - a.offset_bytes;
-        const Part part = a.is_ghost ? running.parts[i] : Part{0, num_units(*a.chunk)};
+    for (const Access& a : running.accesses) {
+        const Use& u = task.uses[a.use];
+        if (!u.needs_content || u.place == Use::Place::none) continue;
+        const std::uintptr_t address = running.chunks_at[a.use];
+        const Part part = u.place == Use::Place::ghost ? a.part : Part{0, num_units(*u.chunk)};
         const auto found = memories_.range(task.memory, address + part.begin * unit, (part.end - part.begin) * unit);
         if (std::find(found.begin(), found.end(), bad) != found.end()) return true;
     }
@@ -445,22 +435,23 @@ void Machine::execute(const Running& running) {
     }
     for (const Across& across : task.across()) {
         std::vector<Value> region;
-        for (std::uint32_t i = 0; i < across.num_pieces; ++i) {
-            const std::vector<Value>& piece = running.reads[across.first_piece + i];
-            region.insert(region.end(), piece.begin(), piece.end());
+        for (std::uint32_t i = 0; i < across.num_parts; ++i) {
+            const std::vector<Value>& part = running.reads[task.views.size() + across.first_box + i];
+            region.insert(region.end(), part.begin(), part.end());
         }
-        const auto address = reinterpret_cast<std::uintptr_t>(task.addresses[across.access]);
+        const auto view = std::ranges::find(task.views, across.use, &kmm::graph::View::use) - task.views.begin();
+        const auto address = reinterpret_cast<std::uintptr_t>(task.addresses[static_cast<std::size_t>(view)]);
         const auto found = memories_.range(task.memory, address, region.size() * unit);
         if (fails) continue;
         EXPECT_EQ(std::vector<Value>(found.begin(), found.end()), region)
             << "task " << task.number << " in memory " << task.memory.index() << " across chunks, in form "
             << static_cast<int>(across.form);
     }
-    for (std::size_t i = 0; i < running.parts.size(); ++i) {
-        if (task.accesses[i].is_piece || task.accesses[i].gathers) continue;
+    for (std::size_t i = 0; i < task.views.size(); ++i) {
+        const Access& a = running.accesses[i];
+        if (task.uses[a.use].role == Use::Role::region) continue;
         const auto address = reinterpret_cast<std::uintptr_t>(task.addresses[i]);
-        const auto found =
-            memories_.range(task.memory, address, (running.parts[i].end - running.parts[i].begin) * unit);
+        const auto found = memories_.range(task.memory, address, (a.part.end - a.part.begin) * unit);
         if (!running.reads[i].empty() && !fails) {
             EXPECT_EQ(std::vector<Value>(found.begin(), found.end()), running.reads[i])
                 << "task " << task.number << " in memory " << task.memory.index();
@@ -570,7 +561,7 @@ void Machine::place_one() {
     if (!place(waiting_[at])) return;
     Waiting waiting = std::move(waiting_[at]);  // those before it are where they were
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(at));
-    if (gave_up == counts_.gave_up) issue({std::move(waiting.task), std::move(waiting.parts)});
+    if (gave_up == counts_.gave_up) issue({std::move(waiting.task), std::move(waiting.accesses)});
 }
 
 void Machine::execute_one() {
@@ -624,10 +615,7 @@ void Machine::read_all() {
             Waiting waiting = make_task(host);
             for (const MemoryIndex m : residency_->memories())
                 if (c.replicas[m].address != 0 && c.replicas[m].holds_all_of(c.version)) waiting.task->memory = m;
-            Access& a = waiting.task->accesses.emplace_back();
-            a.chunk = &c;
-            a.needs_content = true;
-            waiting.parts.push_back({0, num_units(c)});
+            add_view(*waiting.task, waiting.accesses, c, {0, num_units(c)}, AccessKind::read).needs_content = true;
             submit(std::move(waiting));
         }
 }

@@ -9,16 +9,18 @@
 
 #include "../memory/cut_array.hpp"
 #include "host_allocations.hpp"
+#include "kmm/memory/places.hpp"
 #include "kmm/memory/residency.hpp"
 
 namespace kmm::residency_test {
 
-using kmm::graph::Access;
 using kmm::graph::Across;
 using kmm::graph::Fence;
 using kmm::graph::FenceSet;
 using kmm::graph::LaneId;
 using kmm::graph::Task;
+using kmm::graph::Use;
+using kmm::memory::address_of;
 using kmm::memory::Array;
 using kmm::memory::Chunk;
 using kmm::memory::MemoryIndex;
@@ -91,13 +93,9 @@ class Script final : public Requests {
     Fence gather(Task& task, const Across& across, const FenceSet& waits) override {
         const Fence fence{static_cast<LaneId>(100 + task.memory.index()), ++position};
         Gather& g = gathers.emplace_back();
-        g = {&task, task.accesses[across.access].chunk, {}, {waits.begin(), waits.end()}, fence};
-        for (std::uint32_t i = 0; i < across.num_pieces; i++) {
-            const Access& piece = task.accesses[across.first_piece + i];
-            EXPECT_EQ(task.addresses[across.first_piece + i],
-                      reinterpret_cast<void*>(piece.chunk->replicas[piece.memory].address));
-            g.from.emplace_back(piece.chunk, piece.memory);
-        }
+        g = {&task, task.uses[across.use].chunk, {}, {waits.begin(), waits.end()}, fence};
+        for (const kmm::graph::BoxTransfer& box : task.boxes_of(across))
+            g.from.emplace_back(task.uses[box.source].chunk, task.uses[box.source].memory);
         return fence;
     }
     struct Move {
@@ -150,29 +148,31 @@ class ResidencyTest : public ::testing::Test {
         kmm_test::cut(*a, chunks, bytes, base_.num_devices());
         return a;
     }
-    struct Use {
+    struct Wanted {
         Chunk* chunk;
         bool writes;
         bool replaces;
     };
-    Task& make_task(MemoryIndex m, const std::vector<Use>& uses) {
+    Task& make_task(MemoryIndex m, const std::vector<Wanted>& uses) {
         tasks_.push_back(std::make_unique<Task>());
         Task& t = *tasks_.back();
         t.number = tasks_.size();
         t.memory = m;
-        for (const Use& u : uses) {
-            Access a;
-            a.chunk = u.chunk;
-            a.writes_chunk = u.writes;
-            a.replaces_chunk = u.replaces;
-            a.needs_content = !u.replaces;
-            a.kind = !u.writes    ? kmm::detail::AccessKind::read
-                     : u.replaces ? kmm::detail::AccessKind::overwrite
-                                  : kmm::detail::AccessKind::write;
-            t.accesses.push_back(a);
-            residency_->add_next_use(*u.chunk, kmm::memory::Residency::use_of(t, t.accesses.back()));
+        for (const Wanted& w : uses) {
+            Use& use = add_use(t, *w.chunk);
+            use.writes = w.writes;
+            use.replaces = w.replaces;
+            use.needs_content = !w.replaces;
+            residency_->add_next_use(*w.chunk, Residency::next_use_of(t, use));
         }
         return t;
+    }
+    /// One that a view of the task's function sees.
+    static Use& add_use(Task& task, Chunk& chunk) {
+        task.views.emplace_back().use = static_cast<std::uint32_t>(task.uses.size());
+        Use& use = task.uses.emplace_back();
+        use.chunk = &chunk;
+        return use;
     }
     /// Places with all the memory that is asked for, up to the limit.
     Placement place(Task& t) {

@@ -62,9 +62,9 @@ TEST_F(ResidencyTest, a_gather_does_not_wait_for_those_who_write_other_parts_of_
     ASSERT_EQ(place(writer), Placement::granted);
     residency_->pin(writer);
     Task& gather = make_task(host, {{&temporary->chunks[0], true, true}, {&a->chunks[0], false, false}});
-    gather.accesses[1].anywhere = true;
+    gather.uses[1].copy_from_anywhere();
     EXPECT_EQ(place(gather), Placement::granted);
-    EXPECT_EQ(gather.accesses[1].memory, host);
+    EXPECT_EQ(gather.uses[1].memory, host);
     residency_->pin(gather);
     residency_->unpin(writer, nullptr);
     residency_->unpin(gather, nullptr);
@@ -473,10 +473,10 @@ TEST_F(ResidencyTest, a_copy_that_failed_concerns_all_who_took_what_it_never_bro
     run(after);
     residency_->copy_failed(c, copied_at, std::make_shared<kmm::graph::RootFailure>());
     EXPECT_EQ(c.lost, nullptr) << "it was replaced since";
-    EXPECT_FALSE(Residency::may_have_taken(before.accesses[0], copied_at));
-    EXPECT_TRUE(Residency::may_have_taken(fetched_again.accesses[0], copied_at)) << "where the copy came from";
-    EXPECT_TRUE(Residency::may_have_taken(elsewhere.accesses[0], copied_at));
-    EXPECT_FALSE(Residency::may_have_taken(after.accesses[0], copied_at));
+    EXPECT_FALSE(Residency::may_have_taken(before.uses[0], copied_at));
+    EXPECT_TRUE(Residency::may_have_taken(fetched_again.uses[0], copied_at)) << "where the copy came from";
+    EXPECT_TRUE(Residency::may_have_taken(elsewhere.uses[0], copied_at));
+    EXPECT_FALSE(Residency::may_have_taken(after.uses[0], copied_at));
 }
 
 TEST_F(ResidencyTest, what_became_of_a_replica_after_a_task_was_placed_does_not_fail_it) {
@@ -493,8 +493,8 @@ TEST_F(ResidencyTest, what_became_of_a_replica_after_a_task_was_placed_does_not_
     run(of_the_new);
     overwrite_on(host, c);
     residency_->copy_failed(c, copied_at, std::make_shared<kmm::graph::RootFailure>());
-    EXPECT_FALSE(Residency::may_have_taken(in_place.accesses[0], copied_at)) << "its replica was filled again since";
-    EXPECT_FALSE(Residency::may_have_taken(of_the_new.accesses[0], copied_at)) << "the chunk was replaced once more";
+    EXPECT_FALSE(Residency::may_have_taken(in_place.uses[0], copied_at)) << "its replica was filled again since";
+    EXPECT_FALSE(Residency::may_have_taken(of_the_new.uses[0], copied_at)) << "the chunk was replaced once more";
 }
 
 TEST_F(ResidencyTest, content_that_does_not_go_back_to_a_failed_copy_is_kept_wherever_it_is) {
@@ -750,7 +750,7 @@ TEST_F(ResidencyTest, a_task_that_needs_more_than_the_driver_gives_says_how_much
     residency_->grown(host, base_[host], 50 * unit);
     residency_->grown(gpu, base_[gpu], 2 * unit);
     auto a = make_array(6);
-    std::vector<Use> uses;
+    std::vector<Wanted> uses;
     for (Chunk& c : a->chunks) uses.push_back({&c, true, true});
     Task& t = make_task(gpu, uses);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);

@@ -231,7 +231,7 @@ TEST(Admission, the_largest_chunk_that_is_live_needs_a_place_in_each_memory) {
     s.finish();
     const TaskNumber gate = s.run(TaskKind::host, host, {}).number;
     Array& wide = s.make_array(15);
-    std::vector<Stage::Use> uses;
+    std::vector<Stage::Wanted> uses;
     for (Chunk& c : wide.chunks) uses.push_back({&c, true, true});
     const TaskNumber front = s.run(TaskKind::kernel, gpu, uses, {gate}).number;
     s.dispatch();
@@ -285,7 +285,7 @@ TEST(Admission, one_that_goes_in_a_hurry_and_finds_no_room_holds_up_nobody) {
     const TaskNumber gate = s.run(TaskKind::host, host, {}).number;
     s.run(TaskKind::host, host, {}, {gate});
     // It needs five blocks, and the host has room for three.
-    std::vector<Stage::Use> uses{{&s.make_array(1).chunks[0], true, true}};
+    std::vector<Stage::Wanted> uses{{&s.make_array(1).chunks[0], true, true}};
     for (std::size_t c = 0; c < 4; ++c) uses.push_back({&on_host.chunks[c], false, false});
     s.run(TaskKind::kernel, gpu, uses);
     s.dispatch();
@@ -345,7 +345,7 @@ TEST(Admission, for_the_front_copies_of_its_own_chunks_that_are_out_of_date_leav
     s.run(TaskKind::kernel, gpu, {{&s.make_array(1).chunks[0], true, true}});
     s.finish();
     // It holds 5 units and needs 5, and 13 units, but for one in each memory, are there.
-    std::vector<Stage::Use> uses{{&s.make_array(1).chunks[0], true, true}};
+    std::vector<Stage::Wanted> uses{{&s.make_array(1).chunks[0], true, true}};
     for (Chunk& c : x.chunks) uses.push_back({&c, false, false});
     s.run(TaskKind::kernel, gpu, uses);
     s.finish();
@@ -408,8 +408,8 @@ std::uint64_t steps_in_vain(std::size_t num_tasks) {
     Array& more = s.make_array(num_tasks);
     for (std::size_t i = 0; i < num_tasks; ++i) {
         // Half of them only read what does not fit beside the rest.
-        std::vector<Stage::Use> uses{{&content.chunks[i % 10], false, false},
-                                     {&content.chunks[(i + 5) % 10], false, false}};
+        std::vector<Stage::Wanted> uses{{&content.chunks[i % 10], false, false},
+                                        {&content.chunks[(i + 5) % 10], false, false}};
         if (i % 2 == 0) uses.push_back({&more.chunks[i], true, true});
         s.run(TaskKind::kernel, i % 3 == 0 ? gpu : gpu_1, uses);
     }
@@ -463,7 +463,7 @@ RandomProgram run_random(std::uint64_t seed, std::size_t num_tasks, bool fits_in
             live.pop_back();
         }
         if (fits_in_order && s.held_bytes + needed * unit > capacity * unit) continue;
-        std::vector<Stage::Use> uses;
+        std::vector<Stage::Wanted> uses;
         std::vector<TaskNumber> after;
         std::vector<std::size_t> used;
         std::vector<bool> writes;

@@ -16,11 +16,11 @@ class Program : public Stage {
     using Stage::Stage;
 
     /// A chunk counts from the task on that writes it first.
-    Task& run(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses,
+    Task& run(TaskKind kind, MemoryIndex memory, const std::vector<Wanted>& uses,
               const std::vector<TaskNumber>& after = {}) {
         Task& t = make_task(kind, memory, uses, after);
         t.held_bytes = held_bytes;
-        for (const Use& u : uses) {
+        for (const Wanted& u : uses) {
             if (!u.writes || std::find(held_.begin(), held_.end(), u.chunk) != held_.end()) continue;
             held_.push_back(u.chunk);
             held_bytes += u.chunk->size_bytes;

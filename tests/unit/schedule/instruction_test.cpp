@@ -110,16 +110,21 @@ TEST(InstructionList, is_consumed_up_to_what_cannot_be_done_yet) {
     expect(list, 45, 6);
 }
 
-TEST(Fill, is_the_region_of_an_access_or_its_whole_chunk) {
+TEST(Fill, is_the_region_of_a_view_or_the_whole_chunk_of_a_use) {
     kmm::memory::Array array;
     array.element_bytes = 4;
     kmm_test::cut(array, 1, 400, 1);
     kmm::graph::Task task;
-    kmm::graph::Access& access = task.accesses.emplace_back();
-    access.chunk = &array.chunks[0];
-    access.offset_bytes = 40;
     std::vector<std::byte> memory(400);
-    task.addresses = {memory.data() + 40};
+    kmm::memory::Replica replica;
+    replica.address = reinterpret_cast<std::uintptr_t>(memory.data());
+    array.chunks[0].replicas.insert(replica);
+    kmm::graph::Use& use = task.uses.emplace_back();
+    use.chunk = &array.chunks[0];
+    use.memory = replica.memory();
+    kmm::graph::View& view = task.views.emplace_back();
+    view.use = 0;
+    view.offset_bytes = 40;
     task.layouts.emplace_back().strides[0] = 10;
     kmm::graph::Unset unset;
     unset.extents[0] = 5;

@@ -15,15 +15,15 @@ constexpr std::size_t chunk_bytes = 1 << 20;
 class Submitting {
   public:
     explicit Submitting(Stage& stage) : stage_(stage) {}
-    Task& submit(const std::vector<Stage::Use>& uses) {
+    Task& submit(const std::vector<Stage::Wanted>& uses) {
         std::set<TaskNumber> after;
-        for (const Stage::Use& use : uses) {
+        for (const Stage::Wanted& use : uses) {
             const Users& users = users_[use.chunk];
             if (users.writer != 0) after.insert(users.writer);
             if (use.writes) after.insert(users.readers.begin(), users.readers.end());
         }
         Task& task = stage_.submit(TaskKind::kernel, gpu, uses, {after.begin(), after.end()});
-        for (const Stage::Use& use : uses) {
+        for (const Stage::Wanted& use : uses) {
             Users& users = users_[use.chunk];
             if (use.writes)
                 users = {task.number, {}};
@@ -131,8 +131,8 @@ TEST(Planning, of_many_tasks_takes_steps_in_proportion) {
         for (std::size_t i = 0; i < n; ++i) {
             Chunk* const written = any();
             Chunk* const read = any();
-            program.submit(read == written ? std::vector<Stage::Use>{{written, true}}
-                                           : std::vector<Stage::Use>{{written, true}, {read}});
+            program.submit(read == written ? std::vector<Stage::Wanted>{{written, true}}
+                                           : std::vector<Stage::Wanted>{{written, true}, {read}});
         }
         const std::uint64_t before = stage.scheduler->num_steps();
         stage.finish();

@@ -24,7 +24,7 @@ class RolloutTest : public ::testing::Test, protected Rollout::Source {
         c.is_here = is_here;
         c.is_dirty = is_dirty;
         c.last_use = ++clock_;
-        for (const std::uint64_t place : used_at) c.uses[c.num_uses++].place = place;
+        for (const std::uint64_t place : used_at) c.next_uses[c.num_next_uses++].place = place;
         return rollout_.add_chunk(c);
     }
     struct Uses {
@@ -35,8 +35,8 @@ class RolloutTest : public ::testing::Test, protected Rollout::Source {
         t.place = t.ready_at = place;
         t.open_predecessors = static_cast<std::uint32_t>(after.size());
         t.is_join = is_join;
-        for (const Index c : uses.reads) t.accesses[t.num_accesses++] = {c, true, false};
-        for (const Index c : uses.writes) t.accesses[t.num_accesses++] = {c, true, true};
+        for (const Index c : uses.reads) t.uses[t.num_uses++] = {c, true, false};
+        for (const Index c : uses.writes) t.uses[t.num_uses++] = {c, true, true};
         const Index index = rollout_.add_task(t);
         for (const Index before : after) successors_[before].push_back(index);
         return index;
@@ -123,9 +123,9 @@ TEST_F(RolloutTest, saves_nothing_of_a_released_array_behind_its_last_use) {
         Rollout::Chunk made;
         made.bytes = size;
         made.is_released = is_released;
-        made.num_uses = 2;
-        made.uses[0] = {1, false, Rollout::none};
-        made.uses[1] = {2, false, Rollout::none};
+        made.num_next_uses = 2;
+        made.next_uses[0] = {1, false, Rollout::none};
+        made.next_uses[1] = {2, false, Rollout::none};
         const Index a = rollout_.add_chunk(made), b = chunk({3});
         const Index makes = task(1, {{}, {a}}), uses = task(2, {{a}, {}}, {makes}), other = task(3, {{b}, {}});
         EXPECT_EQ(chunks_a_task({makes}), 1.5) << "the other use comes";
@@ -150,15 +150,15 @@ TEST_F(RolloutTest, drops_what_is_replaced_next_although_the_order_uses_it) {
     Rollout::Chunk replaced;
     replaced.bytes = size;
     replaced.is_here = replaced.is_dirty = true;
-    replaced.num_uses = 1;
-    replaced.uses[0] = {3, true, Rollout::none};
+    replaced.num_next_uses = 1;
+    replaced.next_uses[0] = {3, true, Rollout::none};
     const Index d = rollout_.add_chunk(replaced);
     const Index e = chunk({2}, true), x = chunk({1});
     const Index reads_x = task(1, {{x}, {}}), reads_e = task(2, {{e}, {}});
     Rollout::Task overwrites;
     overwrites.place = overwrites.ready_at = 3;
-    overwrites.num_accesses = 1;
-    overwrites.accesses[0] = {d, false, true};
+    overwrites.num_uses = 1;
+    overwrites.uses[0] = {d, false, true};
     const Index replaces_d = rollout_.add_task(overwrites);
     EXPECT_EQ(chunks_a_task({reads_x, reads_e, replaces_d}), 1.5 / 3) << "x, and half of d, which is new";
 }
@@ -169,7 +169,7 @@ TEST_F(RolloutTest, ends_in_time_however_many_tasks_become_ready) {
     std::uint64_t place = 0;
     const auto uses = [&] {
         Uses u;
-        for (std::size_t i = 0; i < Rollout::most_accesses; ++i) u.reads.push_back(chunk({place + 1}));
+        for (std::size_t i = 0; i < Rollout::most_uses; ++i) u.reads.push_back(chunk({place + 1}));
         return u;
     };
     for (std::uint64_t i = 0; i < num_ready; ++i) {

@@ -178,7 +178,7 @@ TEST(Scheduler, no_task_fails_for_memory_while_a_copy_is_on_its_way_that_frees_s
     Array& a = s.make_array(1);
     Array& b = s.make_array(1);
     Array& x = s.make_array(others);
-    std::vector<Stage::Use> all_of_x;
+    std::vector<Stage::Wanted> all_of_x;
     for (Chunk& chunk : x.chunks) all_of_x.push_back({&chunk, true, true});
     s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, true}});
     s.submit(TaskKind::kernel, gpu, {{&b.chunks[0], true, true}});

@@ -19,7 +19,6 @@ namespace kmm::schedule_test {
 
 using kmm::MemoryId;
 using kmm::ResourceId;
-using kmm::graph::Access;
 using kmm::graph::Failure;
 using kmm::graph::Fence;
 using kmm::graph::LaneId;
@@ -59,32 +58,32 @@ class Stage : public Outbox {
         kmm_test::cut(a, chunks, bytes, num_devices_);
         return a;
     }
-    struct Use {
+    struct Wanted {
         Chunk* chunk;
         bool writes = false;
         bool replaces = false;
     };
-    Task& make_task(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses,
+    Task& make_task(TaskKind kind, MemoryIndex memory, const std::vector<Wanted>& uses,
                     const std::vector<TaskNumber>& after = {}) {
         tasks_.push_back(std::make_unique<Task>());
         Task& t = *tasks_.back();
         t.kind = kind;
         if (kind == TaskKind::kernel) t.set_kernel({});
         t.memory = memory;
-        for (const Use& u : uses) {
-            Access a;
-            a.chunk = u.chunk;
-            a.writes_chunk = u.writes;
-            a.replaces_chunk = u.replaces;
-            a.needs_content = !u.replaces;
-            t.accesses.push_back(a);
+        for (const Wanted& w : uses) {
+            t.views.emplace_back().use = static_cast<std::uint32_t>(t.uses.size());
             t.layouts.emplace_back();
+            kmm::graph::Use& use = t.uses.emplace_back();
+            use.chunk = w.chunk;
+            use.writes = w.writes;
+            use.replaces = w.replaces;
+            use.needs_content = !w.replaces;
         }
         for (const TaskNumber n : after) t.predecessors.push_back({n, true});
         table.add(&t);
         return t;
     }
-    Task& submit(TaskKind kind, MemoryIndex memory, const std::vector<Use>& uses,
+    Task& submit(TaskKind kind, MemoryIndex memory, const std::vector<Wanted>& uses,
                  const std::vector<TaskNumber>& after = {}) {
         Task& t = make_task(kind, memory, uses, after);
         scheduler->submit(t);

@@ -28,6 +28,13 @@ const char* kind_word(graph::AccessKind kind) {
     return "overwrite";
 }
 
+/// As its first parameter that sees the chunk does; a transfer has none.
+graph::AccessKind kind_of(const graph::Task& task, std::uint32_t use) {
+    for (const graph::View& v : task.views)
+        if (v.use == use) return v.kind;
+    return task.uses[use].writes ? graph::AccessKind::overwrite : graph::AccessKind::read;
+}
+
 /// The size for a KMM_*_MEM variable that would be enough.
 std::string enough_text(std::size_t bytes) {
     constexpr std::size_t mib = std::size_t{1} << 20;
@@ -44,9 +51,8 @@ std::size_t part_of(std::size_t whole, double fraction) {
 
 std::size_t needed_bytes(const graph::Task& task) {
     std::size_t bytes = 0;
-    for (const graph::Access& a : task.accesses)
-        if (a.chunk != nullptr && a.first_of_chunk && !a.anywhere && !a.is_piece)
-            bytes = Platform::sum_bytes(bytes, Platform::rounded(a.chunk->block_bytes()));
+    for (const graph::Use& u : task.uses)
+        if (u.takes_room()) bytes = Platform::sum_bytes(bytes, Platform::rounded(u.chunk->block_bytes()));
     return bytes;
 }
 
@@ -55,12 +61,13 @@ Shortage::Shortage(const ShortageWords& words, const Platform& platform, const g
     memory = t.memory;
     needed_bytes = detail::needed_bytes(t);
     usable_bytes = platform.limit_bytes(memory);
-    for (const graph::Access& a : t.accesses) {
-        if (a.chunk == nullptr || !a.first_of_chunk || a.anywhere || a.is_piece) continue;
-        const std::size_t bytes = Platform::rounded(a.chunk->block_bytes());
+    for (std::uint32_t i = 0; i < t.uses.size(); ++i) {
+        if (!t.uses[i].takes_room()) continue;
+        const memory::Chunk& c = *t.uses[i].chunk;
+        const std::size_t bytes = Platform::rounded(c.block_bytes());
         if (needs.size() < most_needs) {
-            needs.push_back({a.kind, a.chunk->array->name(), a.chunk->index, a.chunk->array->box(a.chunk->index),
-                             a.chunk->array->rank, bytes, a.chunk->array->num_pieces});
+            needs.push_back({kind_of(t, i), c.array->name(), c.index, c.array->box(c.index), c.array->rank, bytes,
+                             c.array->num_pieces});
         } else {
             ++more_needs;
             more_needs_bytes = Platform::sum_bytes(more_needs_bytes, bytes);

@@ -13,7 +13,7 @@ void add_running(Shortage& s, graph::TaskTable& table) {
     table.for_each([&](const graph::Task& t) {
         const graph::TaskState state = t.state.load(std::memory_order_relaxed);
         if (state != graph::TaskState::launching && state != graph::TaskState::issued) return;
-        if (t.memory != s.memory || t.accesses.empty()) return;
+        if (t.memory != s.memory || t.uses.empty()) return;
         if (found.size() < Shortage::most_running)
             found.push_back(&t);
         else
