@@ -109,18 +109,12 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, Launcher
 std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, const Box& region,
                                      std::uint32_t argument) {
     Task& t = draft_->current();
-    DraftAccess& a = draft_->accesses.emplace_back();
-    a.array = array.get();
-    a.view = static_cast<std::uint32_t>(t.views.size());
-    plan::Request& r = draft_->wanted.emplace_back();
-    r.region = region;
-    r.kind = kind;
-    r.empty = graph::is_empty(region, array->rank());
-    r.task = t.chunk_index;
-    r.argument = argument;
-    r.memory = t.memory;
+    const auto view = static_cast<std::uint32_t>(t.views.size());
+    const bool is_empty = graph::is_empty(region, array->rank());
+    draft_->accesses.push_back({array.get(), nullptr, view});
+    draft_->wanted.push_back({region, nullptr, nullptr, kind, is_empty, t.chunk_index, argument, t.memory});
     t.views.emplace_back().kind = kind;
-    return a.view;
+    return view;
 }
 
 void Submission::log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument) {
@@ -307,9 +301,7 @@ std::size_t Submission::Draft::describe_view(Task& t, std::size_t request) {
         if (use == nullptr) return 0;
         use->chunk = &binding.touch(need.chunk);
     }
-    use->needs_content = need.needs_content;
-    use->writes = need.writes_chunk;
-    use->replaces = need.replaces_chunk;
+    static_cast<graph::ContentNeeds&>(*use) = need;
     return Platform::rounded(need.form == plan::Form::temporary ? use->chunk->block_bytes()
                                                                 : binding.block_bytes_of(need.chunk_elements));
 }

@@ -15,8 +15,18 @@ struct Chunk;
 
 namespace kmm::graph {
 
+/// What a task does with the content of a chunk.
+struct ContentNeeds {
+    bool needs_content : 1 = false;  ///< it must be there before the task runs
+    bool writes : 1 = false;         ///< some of it
+    bool replaces : 1 = false;       ///< all of it, so that all other users came before
+
+    /// A full overwrite: the new content does not depend on the old.
+    bool owes_nothing() const noexcept { return writes && replaces && !needs_content; }
+};
+
 /// One chunk that a task uses. The uses of a task name distinct chunks.
-struct Use {
+struct Use : ContentNeeds {
     /// What the task does with the chunk. Constant once the task is committed.
     enum class Role : std::uint8_t {
         chunk,   ///< it works on the chunk
@@ -33,18 +43,15 @@ struct Use {
         here,      ///< one in the task's memory
     };
 
+    Role role = Role::chunk;
+    Place place = Place::here;
+    /// All that the task reads of the chunk is a small part: what memory keeps of a chunk that is about to be replaced.
+    /// Set by the schedule when it gets the task.
+    bool is_small_part = false;
+    memory::MemoryIndex memory;      ///< where the task uses the chunk, once it is placed
     memory::Chunk* chunk = nullptr;  ///< never null once the task is committed
     std::uint64_t content_at = 0;    ///< when the task was placed: the replica's
     std::uint64_t replaced_at = 0;   ///< when the task was placed: the chunk's
-    memory::MemoryIndex memory;      ///< where the task uses the chunk, once it is placed
-    Role role = Role::chunk;
-    Place place = Place::here;
-    bool needs_content : 1 = false;  ///< what the chunk holds must be there before the task runs
-    bool writes : 1 = false;
-    bool replaces : 1 = false;  ///< the task writes all of the chunk, so that all other users came before
-    /// All that the task reads of the chunk is a small part: what memory keeps of a chunk that is about to be replaced.
-    /// Set by the schedule when it gets the task.
-    bool is_small_part : 1 = false;
 
     void copy_from_anywhere() noexcept {
         role = Role::source;
@@ -55,8 +62,6 @@ struct Use {
     bool needs_block() const noexcept { return place >= Place::ghost; }
     /// Whether the block of the chunk counts for the size of the task: one with forms is the size of its temporaries.
     bool takes_room() const noexcept { return role == Role::chunk || role == Role::region; }
-    /// A full overwrite: the chunk's new content does not depend on the old.
-    bool owes_nothing() const noexcept { return writes && replaces && !needs_content; }
 };
 static_assert(sizeof(Use) == 32);
 

@@ -506,7 +506,7 @@ void SubmitPlan::describe_temporary(std::uint32_t request, std::size_t task_begi
     const Temporary& t = temporaries_[needs_[request].temporary];
     Need& need = use_with(first_of_task(request, task_begin), request);
     need.needs_content = t.is_filled;
-    need.writes_chunk = need.replaces_chunk = t.is_written;
+    need.writes = need.replaces = t.is_written;
 }
 
 bool SubmitPlan::describe(const std::vector<Request>& requests) {
@@ -533,8 +533,8 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
             first.needs_content = true;
             continue;
         }
-        first.writes_chunk = true;
-        if (need.whole_chunk) first.replaces_chunk = true;
+        first.writes = true;
+        if (need.whole_chunk) first.replaces = true;
         // What else the chunk holds must stay, even where other tasks will have written it only by the time this one
         // runs.
         if (!need.whole_chunk || (r.kind == AccessKind::write && used[i]->any_content())) first.needs_content = true;

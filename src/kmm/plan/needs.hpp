@@ -11,6 +11,7 @@
 
 #include "kmm/graph/box_index.hpp"
 #include "kmm/graph/compact_history.hpp"
+#include "kmm/graph/use.hpp"
 #include "kmm/plan/layout.hpp"
 
 namespace kmm::plan {
@@ -39,21 +40,19 @@ enum class Form : std::uint8_t {
     temporary,  ///< the task works on a copy of the region, in memory of its own: see Temporary
 };
 
-/// What one access needs.
-struct Need {
-    std::size_t offset = 0;          ///< in_place: of the region's first element from the chunk's, in elements
-    std::size_t chunk_elements = 0;  ///< in_place: of the whole chunk
+/// What one access needs. Of the content: valid where `first_of_chunk`, and then for all accesses of the task to the
+/// chunk or temporary.
+struct Need : graph::ContentNeeds {
+    Form form = Form::nothing;
+    bool whole_chunk = false;        ///< in_place: the region is the chunk
+    bool first_of_chunk = false;     ///< no earlier access of the task has the same `use`
+    std::uint32_t use = 0;           ///< number of the chunk or temporary among those that the task needs
     std::uint32_t chunk = 0;         ///< in_place: which one
     std::uint32_t temporary = 0;     ///< temporary: which one
-    Form form = Form::nothing;
-    bool whole_chunk = false;     ///< in_place: the region is the chunk
-    std::uint32_t use = 0;        ///< number of the chunk or temporary among those that the task needs
-    bool first_of_chunk = false;  ///< no earlier access of the task has the same `use`
-    // Valid where first_of_chunk, and then for all accesses of the task to the chunk or temporary:
-    bool needs_content = false;   ///< what it holds must be there before the task runs
-    bool writes_chunk = false;    ///< some access writes it
-    bool replaces_chunk = false;  ///< some access writes all of it, so that whatever used it came before
+    std::size_t offset = 0;          ///< in_place: of the region's first element from the chunk's, in elements
+    std::size_t chunk_elements = 0;  ///< in_place: of the whole chunk
 };
+static_assert(sizeof(Need) == 32);
 
 /// The part of a temporary that lies in one chunk.
 struct Piece {

@@ -47,7 +47,7 @@ TEST(SubmitPlan, an_empty_region_needs_nothing_wherever_it_lies) {
     ASSERT_TRUE(plan.make({request(a, read, line(25, 25)), request(a, write, line(15, 5))}));
     for (const Need& need : plan.needs()) {
         EXPECT_EQ(need.form, Form::nothing);
-        EXPECT_FALSE(need.first_of_chunk || need.needs_content || need.writes_chunk || need.replaces_chunk);
+        EXPECT_FALSE(need.first_of_chunk || need.needs_content || need.writes || need.replaces);
     }
 }
 
@@ -74,8 +74,8 @@ TEST(SubmitPlan, content_is_needed_by_reads_by_writes_of_what_was_written_and_by
         const std::size_t i = static_cast<std::size_t>(&c - cases);
         EXPECT_TRUE(need.first_of_chunk) << i;
         EXPECT_EQ(need.needs_content, c.needs_content) << i;
-        EXPECT_EQ(need.writes_chunk, c.writes) << i;
-        EXPECT_EQ(need.replaces_chunk, c.replaces) << i;
+        EXPECT_EQ(need.writes, c.writes) << i;
+        EXPECT_EQ(need.replaces, c.replaces) << i;
     }
 }
 
@@ -90,14 +90,14 @@ TEST(SubmitPlan, accesses_of_one_task_to_one_chunk_are_told_by_the_first_of_them
                            request(a, overwrite, line(4, 10)), request(a, read, line(10, 20)),
                            request(a, read, line(11, 12)), request(a, overwrite, line(0, 0))}));
     const std::vector<Need>& n = plan.needs();
-    EXPECT_TRUE(n[0].first_of_chunk && n[0].needs_content && n[0].writes_chunk);
-    EXPECT_FALSE(n[0].replaces_chunk) << "no single access replaces the chunk";
-    EXPECT_TRUE(n[1].first_of_chunk && n[1].writes_chunk && n[1].replaces_chunk) << "another array";
+    EXPECT_TRUE(n[0].first_of_chunk && n[0].needs_content && n[0].writes);
+    EXPECT_FALSE(n[0].replaces) << "no single access replaces the chunk";
+    EXPECT_TRUE(n[1].first_of_chunk && n[1].writes && n[1].replaces) << "another array";
     EXPECT_FALSE(n[1].needs_content);
-    EXPECT_FALSE(n[2].first_of_chunk || n[2].needs_content || n[2].writes_chunk);
+    EXPECT_FALSE(n[2].first_of_chunk || n[2].needs_content || n[2].writes);
     EXPECT_EQ(n[2].offset, 4u);
     EXPECT_TRUE(n[3].first_of_chunk && n[3].needs_content);
-    EXPECT_FALSE(n[3].writes_chunk);
+    EXPECT_FALSE(n[3].writes);
     EXPECT_FALSE(n[4].first_of_chunk);
     EXPECT_EQ(n[4].offset, 1u);
     EXPECT_EQ(n[5].form, Form::nothing);
@@ -282,7 +282,7 @@ TEST(SubmitPlan, a_read_that_crosses_chunks_is_gathered_from_its_parts) {
     const Need& need = plan.needs()[1];
     ASSERT_EQ(need.form, Form::temporary);
     EXPECT_TRUE(need.first_of_chunk && need.needs_content);
-    EXPECT_FALSE(need.writes_chunk || need.replaces_chunk);
+    EXPECT_FALSE(need.writes || need.replaces);
     ASSERT_EQ(plan.temporaries().size(), 1u);
     const Temporary& t = plan.temporaries()[0];
     EXPECT_EQ(t.request, 1u);
@@ -344,7 +344,7 @@ TEST(SubmitPlan, a_write_that_crosses_chunks_works_beside_them_and_is_written_ba
     EXPECT_TRUE(plan.temporaries()[1].is_filled);
     EXPECT_FALSE(plan.needs()[0].needs_content);
     EXPECT_TRUE(plan.needs()[1].needs_content);
-    for (const Need& need : plan.needs()) EXPECT_TRUE(need.first_of_chunk && need.writes_chunk && need.replaces_chunk);
+    for (const Need& need : plan.needs()) EXPECT_TRUE(need.first_of_chunk && need.writes && need.replaces);
     const Piece* const second = plan.pieces(plan.temporaries()[1]);
     EXPECT_EQ(second[0].memory, host) << "the first request that writes chunk 1 writes it on the host";
     EXPECT_EQ(second[1].memory, gpu);
@@ -626,8 +626,8 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
             ASSERT_EQ(need.first_of_chunk, first_of_task == i);
             if (need.first_of_chunk) {
                 ASSERT_EQ(need.needs_content, t.is_filled);
-                ASSERT_EQ(need.writes_chunk, t.is_written);
-                ASSERT_EQ(need.replaces_chunk, t.is_written);
+                ASSERT_EQ(need.writes, t.is_written);
+                ASSERT_EQ(need.replaces, t.is_written);
             }
             std::vector<int> covered(rows * columns, 0);
             for (const Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
@@ -667,7 +667,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
                 return requests[j].task == requests[i].task && array_of[j] == array_of[i] && !requests[j].empty &&
                        !beside[j] && chunk_of(j) == chunk_of(i);
             };
-            bool is_first = true, needs_content = false, writes_chunk = false, replaces = false, any_content = false;
+            bool is_first = true, needs_content = false, writes = false, replaces = false, any_content = false;
             elements(chunk, [&](std::size_t e) { any_content = any_content || written[array_of[i]][e]; });
             for (std::size_t j = 0; j < requests.size(); j++) {
                 if (!same(j)) continue;
@@ -675,15 +675,15 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
                 std::size_t size = 0;
                 elements(requests[j].region, [&](std::size_t) { size++; });
                 const bool all = size == at;
-                writes_chunk = writes_chunk || requests[j].kind != read;
+                writes = writes || requests[j].kind != read;
                 replaces = replaces || (requests[j].kind != read && all);
                 needs_content =
                     needs_content || requests[j].kind == read || !all || (requests[j].kind == write && any_content);
             }
             ASSERT_EQ(need.first_of_chunk, is_first) << "seed " << seed;
             ASSERT_EQ(need.needs_content, is_first && needs_content) << "seed " << seed;
-            ASSERT_EQ(need.writes_chunk, is_first && writes_chunk) << "seed " << seed;
-            ASSERT_EQ(need.replaces_chunk, is_first && replaces) << "seed " << seed;
+            ASSERT_EQ(need.writes, is_first && writes) << "seed " << seed;
+            ASSERT_EQ(need.replaces, is_first && replaces) << "seed " << seed;
         }
     }
     EXPECT_GT(refused, 500);
