@@ -15,13 +15,19 @@
 
 namespace kmm::memory {
 
+enum class MemoryKind : std::uint8_t { host, device };
+inline constexpr std::size_t num_memory_kinds = 2;
+
 /// A memory within a runtime. Made by name only; the default is the host's.
 class MemoryIndex {
   public:
     constexpr MemoryIndex() noexcept = default;
     static constexpr MemoryIndex host() noexcept { return MemoryIndex(0); }
     static constexpr MemoryIndex of_device(std::uint32_t device) noexcept { return MemoryIndex(device + 1); }
+    /// The memory of that public name.
+    static constexpr MemoryIndex of(MemoryId id) { return id.is_host() ? host() : of_device(id.as_device().get()); }
 
+    constexpr MemoryKind kind() const noexcept { return index_ == 0 ? MemoryKind::host : MemoryKind::device; }
     constexpr bool is_host() const noexcept { return index_ == 0; }
     constexpr bool is_device() const noexcept { return index_ != 0; }
     /// The device whose memory it is. Only of a device's.

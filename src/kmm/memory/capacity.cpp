@@ -28,7 +28,7 @@ constexpr std::size_t blocks_ahead = 4;
 void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.growing = false;
-    if (memory.is_host()) host_has_changed();
+    may_save_again(space);
     const bool exchanged = std::exchange(space.exchanging, false);
     const bool freed_meanwhile = std::exchange(space.freed_meanwhile, false);
     if (bytes == 0) {
@@ -112,7 +112,7 @@ Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
                 return Found::starved;  // and nothing has changed
             }
             if (block) {
-                if (m.is_device() && !block.fences.empty()) grow_ahead(m, block);
+                if (!Tiers::is_last(m) && !block.fences.empty()) grow_ahead(m, block);
                 take(chunk, m, block);
                 return Found::yes;
             }
@@ -183,10 +183,10 @@ void Residency::take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block)
     space.counters.peak_bytes = std::max(space.counters.peak_bytes, space.counters.current_bytes);
     ++space.counters.allocations;
     note_memory(m);
-    if (m.is_host())
-        reindex_all(chunk);  // what is dirty elsewhere has a place now
-    else
+    if (Tiers::is_first(m))
         reindex(r);
+    else
+        reindex_all(chunk);  // what is dirty above has a place now
 }
 
 /// Frees the replica's block behind its users. `last`: one more user, which was not added to the replica.
@@ -220,9 +220,9 @@ void Residency::forget(Replica& replica) {
     space.replicas.give(replica);
     space.counters.current_bytes -= space.heap.round_up(chunk.block_bytes());
     ++space.counters.frees;
-    if (m.is_device()) return;
-    host_has_changed();
-    reindex_all(chunk);  // what is dirty has lost its place
+    if (Tiers::is_first(m)) return;
+    may_save_again(space);
+    reindex_all(chunk);  // what is dirty above has lost its place
 }
 
 /// Undoes an allocation for a task whose other chunks found no room; counters as if it had not been made.
@@ -267,14 +267,15 @@ bool Residency::ask_once_more(MemoryIndex m, std::size_t bytes) {
     return true;
 }
 
-// On the host what cannot be saved elsewhere stays: nothing else is left to try there. On a device a task's own chunks
-// are tried first, because they may lie in each other's way in memory that could be used as one.
+// In the last memory what is dirty stays: nothing else is left to try there. In others a task's own chunks are evicted
+// first, because they may lie in each other's way in memory that could be used as one.
 bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
     Space& space = spaces_[m];
-    if (space.growing || space.no_exchange || (m.is_device() && exchange_bytes_ == 0)) return false;
+    const bool is_last = Tiers::is_last(m);
+    if (space.growing || space.no_exchange || (!is_last && exchange_bytes_ == 0)) return false;
     const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
     if (space.heap.free_bytes() + left < bytes) return false;
-    if (!requests_.exchange(m, m.is_host() ? bytes : std::max(bytes, exchange_bytes_))) return false;
+    if (!requests_.exchange(m, is_last ? bytes : std::max(bytes, exchange_bytes_))) return false;
     space.growing = true;
     space.exchanging = true;
     space.exchanged_of_bytes = space.counters.capacity_bytes;
@@ -283,7 +284,7 @@ bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
 }
 
 void Residency::may_exchange_again(Space& space) noexcept {
-    if (&space == &spaces_[MemoryIndex::host()]) host_has_changed();
+    may_save_again(space);
     // The answer to one that is under way is about what was free when it was asked for.
     if (space.exchanging)
         space.freed_meanwhile = true;
@@ -308,7 +309,7 @@ bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_
     if (users != nullptr) add_heap_fences(*users, left);
     space.counters.capacity_bytes -= bytes;
     note_memory(memory);
-    if (memory.is_host()) host_has_changed();
+    may_save_again(space);
     // While an exchange is under way its answer decides whether the driver may be asked again.
     if (!space.growing) {
         space.refusals = 0;
@@ -458,10 +459,11 @@ Fence Residency::shift(const Shift& shift, MemoryIndex m, const FenceSet& after)
 bool Residency::compact(MemoryIndex m) {
     Space& space = spaces_[m];
     if (space.heap.num_free_pieces() < 2) return false;
+    const bool by_lanes = Tiers::has_lanes(m);
     graph::Vector<Shift> shifts;
     try {
         tell_again(space);
-        shifts = list_shifts(space, m.is_host() ? ~std::size_t{0} : bounce_bytes_);
+        shifts = list_shifts(space, by_lanes ? bounce_bytes_ : ~std::size_t{0});
         space.heap.expect_frees(shifts.size());
     } catch (const std::bad_alloc&) {
         return false;  // and nothing has changed
@@ -470,12 +472,12 @@ bool Residency::compact(MemoryIndex m) {
     for (const Shift& s : shifts) {
         Replica& r = *s.replica;
         const bool has_content = r.has_ghosts() || (r.version != 0 && r.version == r.chunk->version);
-        if (has_content && m.is_host()) {
-            requests_.move_on_host(r.chunk->first_aligned(s.to), r.address, r.chunk->size_bytes);
-        } else if (has_content) {
+        if (has_content && by_lanes) {
             const Fence fence = shift(s, m, last);
             last.clear();
             last.add(fence);
+        } else if (has_content) {
+            requests_.move_on_host(r.chunk->first_aligned(s.to), r.address, r.chunk->size_bytes);
         }
     }
     for (const Shift& s : shifts)
@@ -491,14 +493,14 @@ bool Residency::compact(MemoryIndex m) {
         notify(*r.chunk, m);
     }
     may_fit_again(space);
-    host_has_changed();
+    may_save_again(spaces_[Tiers::below(m).value_or(m)]);
     return !shifts.empty();
 }
 
 // --------------------------------------------------------------------------------------------------------------- swap
 
-/// The first of the task's chunks without a block in its memory for which there is another to exchange it with. Either
-/// `from` or `to` is the host: between two devices it takes two swaps.
+/// The first of the task's chunks without a block in its memory for which there is another to exchange it with. One of
+/// `from` and `to` is below the other: between two devices it takes two swaps.
 Residency::Swap Residency::find_swap(graph::Task& task) {
     Swap swap;
     std::size_t new_bytes = 0;  // of blocks whose content does not exist yet: no swap makes room for these
@@ -512,7 +514,7 @@ Residency::Swap Residency::find_swap(graph::Task& task) {
         if (swap.chunk != nullptr || u.role != graph::Use::Role::chunk || c.replicas[task.memory].address != 0) return;
         const MemoryIndex from = source_for(c, task.memory);
         if (from == task.memory || c.lost != nullptr || !is_idle(c.replicas.at(from))) return;
-        const MemoryIndex to = from.is_host() ? task.memory : MemoryIndex::host();
+        const MemoryIndex to = Tiers::next_on_way(from, task.memory);
         if (c.replicas.at(from).pinned() || c.replicas[to].address != 0) return;
         Chunk* const other = last_needed_of_size(to, rounded(c.block_bytes()), from);
         if (other != nullptr) swap = {&c, other, from, to};
@@ -538,7 +540,7 @@ Chunk* Residency::last_needed_of_size(MemoryIndex m, std::size_t bytes, MemoryIn
 std::size_t Residency::bounce_bytes_to_swap(graph::Task& task) {
     const Swap swap = find_swap(task);
     if (swap.chunk == nullptr) return 0;
-    return (swap.from.is_host() ? swap.chunk : swap.other)->size_bytes;
+    return swap.lower().size_bytes;
 }
 
 /// Three copies: the host's chunk to the bounce buffer, before this returns; the device's chunk to the host; the buffer
@@ -546,10 +548,9 @@ std::size_t Residency::bounce_bytes_to_swap(graph::Task& task) {
 bool Residency::swap_for(graph::Task& task) {
     const Swap swap = find_swap(task);
     if (swap.chunk == nullptr) return false;
-    constexpr MemoryIndex host = MemoryIndex::host();
-    const MemoryIndex device = swap.from.is_host() ? swap.to : swap.from;
-    Chunk& on_host = swap.from.is_host() ? *swap.chunk : *swap.other;
-    Chunk& on_device = swap.from.is_host() ? *swap.other : *swap.chunk;
+    const auto [host, device] = swap.comes_up() ? std::pair(swap.from, swap.to) : std::pair(swap.to, swap.from);
+    Chunk& on_host = swap.lower();
+    Chunk& on_device = swap.upper();
     const bool is_empty =
         std::all_of(bounce_users_.begin(), bounce_users_.end(), [this](const Fence& f) { return requests_.passed(f); });
     if (on_host.size_bytes > bounce_bytes_ || !is_empty) return false;

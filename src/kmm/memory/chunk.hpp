@@ -56,10 +56,7 @@ struct Chunk {
         : array(&of), index(number), size_bytes(size), alignment_log2(log2_of(aligned_to) & 0xff), made_at(0) {}
 
     /// The host alone holds the content, and only what tasks will still read of it. O(replicas).
-    bool is_in_parts() const noexcept {
-        const Replica& host = replicas[MemoryIndex::host()];
-        return version != 0 && host.version == version && host.holds == Holds::last_parts;
-    }
+    bool is_in_parts() const noexcept { return version != 0 && replicas[MemoryIndex::host()].holds_parts_of(version); }
     /// Whether the current version was evicted from `m` and not fetched since: fetching it again is thrash. Not counted
     /// for memories beyond the first 64.
     bool was_evicted_from(MemoryIndex m) const noexcept { return (evicted_from & bit_of(m)) != 0; }

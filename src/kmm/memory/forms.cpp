@@ -137,8 +137,8 @@ bool Residency::part_comes_beside(const Task& task, const Use& part) noexcept {
 bool Residency::has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
     const Array& array = *chunk.array;
     if (array.written_by[m].contains(chunk.index)) return false;
-    for (const MemoryIndex other : memories())
-        if (other.is_device() && array.written_by[other].contains(chunk.index)) return true;
+    for (const MemoryIndex other : spaces_.device_memories())
+        if (array.written_by[other].contains(chunk.index)) return true;
     return false;
 }
 
@@ -167,7 +167,8 @@ bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
         const std::size_t part_bytes = box.size_bytes();
         if (c.is_in_parts()) return false;  // the host holds these parts alone
         const MemoryIndex source = source_for(c, m);
-        const bool comes_whole = 2 * part_bytes >= c.size_bytes || (source.is_host() && !has_home_elsewhere(c, m));
+        const bool comes_whole =
+            2 * part_bytes >= c.size_bytes || (source == Tiers::below(m) && !has_home_elsewhere(c, m));
         if (is_valid(c, m) || comes_whole) {
             bytes_in_place += part_bytes;
             continue;

@@ -187,6 +187,7 @@ struct Replica : ReplicaUsers {
     Victim* victim = nullptr;  ///< its place in the order of victims, while its memory keeps one
 
     bool holds_all_of(std::uint64_t wanted) const noexcept { return version == wanted && holds == Holds::all; }
+    bool holds_parts_of(std::uint64_t wanted) const noexcept { return version == wanted && holds == Holds::last_parts; }
     bool has_ghosts() const noexcept { return holds == Holds::ghosts; }
     bool pinned() const noexcept { return (reader_pins | writer_pins) != 0; }
     static std::uint16_t order_of(MemoryIndex m) noexcept { return static_cast<std::uint16_t>(m.index() - 1u); }

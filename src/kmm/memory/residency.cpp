@@ -124,7 +124,8 @@ MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noex
     for (const Replica& r : chunk.replicas) {
         const MemoryIndex i = r.memory();
         if (i == to || !r.holds_all_of(chunk.version)) continue;
-        const int score = (i.is_host() ? 2 : requests_.linked(i, to) ? 3 : 1) * 2 + (r.writer_pins == 0 ? 1 : 0);
+        const int way = i == Tiers::below(to) ? 2 : requests_.linked(i, to) ? 3 : 1;
+        const int score = way * 2 + (r.writer_pins == 0 ? 1 : 0);
         if (score > best_score) best = i, best_score = score;
     }
     return best;
@@ -157,7 +158,7 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
         if (!is_used_itself(u)) continue;
         const Chunk& c = *u.chunk;
         const bool is_dirty = !u.owes_nothing() && is_valid(c, m) && !is_clean(c, m);
-        cost.add(c.size_bytes, u.needs_content && needs_copy(c, m), u.writes && m.is_device() && !is_dirty);
+        cost.add(c.size_bytes, u.needs_content && needs_copy(c, m), u.writes && !Tiers::is_last(m) && !is_dirty);
     }
     for (const graph::Across& across : task.across()) {
         if (holds_region(task, across)) continue;
@@ -465,7 +466,8 @@ Placement Residency::place_in_forms(Task& task) {
     for_each_place(task, [&](Use&, Chunk& c) { c.hold = task.number; });
     graph::Vector<Chunk*> taken;
     Found found = allocate_missing(task, &taken);
-    if (found == Found::none && m.is_device() && room_ >= Room::as_usual) found = allocate_side_by_side(task, &taken);
+    if (found == Found::none && !Tiers::is_last(m) && room_ >= Room::as_usual)
+        found = allocate_side_by_side(task, &taken);
     if (found != Found::yes)
         for (Chunk* c : taken) take_back_block(*c, m);
     for_each_place(task, [&](Use&, Chunk& c) { c.hold = 0; });
@@ -516,7 +518,7 @@ void Residency::written(Chunk& chunk, Replica& at, bool owes_nothing) {
         if (&r == &at) continue;
         // A device's stale replica is freed at once. The host's keeps its block for the next write-back, and one beside
         // neighbours for the next ghosts.
-        const bool leaves = r.memory().is_device() && !r.pinned() && !r.has_ghosts();
+        const bool leaves = Tiers::is_first(r.memory()) && !r.pinned() && !r.has_ghosts();
         if (leaves || r.has_ghosts() || r.version == before) notify(chunk, r.memory());
         if (leaves) release(r);
     }
@@ -582,7 +584,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
         if (fence != nullptr) add_user(r, u.writes ? UserKind::task_write : UserKind::task_read, *fence);
         graph::TaskList waiting;
         if (lets_go) waiting = take_waiting(r);
-        if (!r.pinned() && r.version != c.version && u.memory.is_device() && !r.has_ghosts()) release(r);
+        if (!r.pinned() && r.version != c.version && Tiers::is_first(u.memory) && !r.has_ghosts()) release(r);
         reindex_all(c);
         wake(waiting);
         may_exchange_again(spaces_[u.memory]);  // a host task that copies data out had pinned chunks on devices

@@ -21,6 +21,7 @@
 #include "kmm/memory/placement.hpp"
 #include "kmm/memory/requests.hpp"
 #include "kmm/memory/space.hpp"
+#include "kmm/memory/tiers.hpp"
 #include "kmm/trace/events.hpp"
 
 namespace kmm::memory {
@@ -276,6 +277,9 @@ class Residency {
         Chunk* chunk = nullptr;  ///< that the task lacks; null: there is no pair
         Chunk* other = nullptr;  ///< evicted for it
         MemoryIndex from, to;    ///< of `chunk`
+        bool comes_up() const noexcept { return Tiers::below(to) == from; }
+        Chunk& lower() const noexcept { return comes_up() ? *chunk : *other; }
+        Chunk& upper() const noexcept { return comes_up() ? *other : *chunk; }
     };
     Swap find_swap(graph::Task& task);
     Chunk* last_needed_of_size(MemoryIndex m, std::size_t bytes, MemoryIndex other);
@@ -285,7 +289,7 @@ class Residency {
     void finish_placement(graph::Task& task);
     bool is_idle(const Replica& replica) const noexcept;
     /// Called when a replica has become evictable or was freed.
-    void may_exchange_again(Space& space) noexcept;
+    static void may_exchange_again(Space& space) noexcept;
     enum class Saves : std::uint8_t { what_is_read, all };
     Found evict(Chunk& chunk, MemoryIndex m, Saves saves);
     Found find_place_to_save(Chunk& chunk, MemoryIndex m, MemoryIndex* to);
@@ -315,14 +319,14 @@ class Residency {
     void unindex(Replica& replica) noexcept;
     static void attach_victim(Space& space, Replica& replica);
     bool begin_order(Space& space);
-    std::size_t host_refuses_from() noexcept;
-    std::size_t host_lacks_from(std::size_t bytes, Found why) const noexcept;
-    /// Chunks that could not be saved on the host may fit now.
-    void host_has_changed() noexcept { host_refuses_bytes_ = ~std::size_t{0}; }
+    std::size_t refuses_from(MemoryIndex m) noexcept;
+    std::size_t lacks_from(MemoryIndex m, std::size_t bytes, Found why) const noexcept;
+    /// Chunks that could not be saved there may fit now.
+    static void may_save_again(Space& space) noexcept { space.refuses_bytes = ~std::size_t{0}; }
     /// The heap gets more memory: sizes that did not fit may fit now.
-    void may_fit_again(Space& space) noexcept {
+    static void may_fit_again(Space& space) noexcept {
         space.unfit_bytes = ~std::size_t{0};
-        if (&space == &spaces_[MemoryIndex::host()]) host_has_changed();
+        may_save_again(space);
     }
     void reindex_all(Chunk& chunk) {
         if (!any_indexed_) return;
@@ -358,10 +362,8 @@ class Residency {
     Lacking lacking_;                 ///< of the task that was placed last
     std::uintptr_t bounce_address_ = 0;
     std::size_t bounce_bytes_ = 0;
-    FenceSet bounce_users_;  ///< the latest, which comes after those before
-    /// Cached bound: saving a chunk of at least this size fails until host memory changes.
-    std::size_t host_refuses_bytes_ = ~std::size_t{0};
-    bool passed_over_held_ = false;  ///< the latest search on the host left out chunks of the task that is being placed
+    FenceSet bounce_users_;          ///< the latest, which comes after those before
+    bool passed_over_held_ = false;  ///< the latest search in the memory below left out chunks of the task being placed
     std::shared_ptr<graph::RootFailure> lost_cause_;
     BusyReplicas busy_;
     DemandPool demands_;

@@ -62,6 +62,8 @@ struct Space {
     std::uint64_t num_pinned = 0;               ///< of `replicas`
     std::size_t pinned_bytes = 0;               ///< that these take
     std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
+    /// Cached bound: saving a chunk of at least this size here fails until this memory changes.
+    std::size_t refuses_bytes = ~std::size_t{0};
 };
 
 }  // namespace kmm::memory

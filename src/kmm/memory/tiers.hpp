@@ -1,9 +1,10 @@
-// Tiers of memory: what lies below a memory, and what lies between two.
+// Tiers of memory: a table with a row for each kind of memory, and what content goes over between two memories.
 //
 // Owns: nothing. The only code that decides by which way content goes from tier to tier. Must not know: chunks, how
 // much there is of a memory, which devices can read each other. Pure; any thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,27 +21,46 @@ inline constexpr std::size_t num_links = 3;
 class Tiers {
   public:
     /// Where content is saved that must leave `m`; none: it stays while it is the only copy.
-    static constexpr std::optional<MemoryIndex> below(MemoryIndex m) noexcept {
-        if (m.is_device()) return MemoryIndex::host();
-        return std::nullopt;
+    static constexpr std::optional<MemoryIndex> below(MemoryIndex m) noexcept { return row(m).below; }
+    /// Nothing is below: a dirty chunk cannot leave.
+    static constexpr bool is_last(MemoryIndex m) noexcept { return !below(m); }
+    /// Nothing is above: no other memory saves its content there.
+    static constexpr bool is_first(MemoryIndex m) noexcept {
+        for (const Row& r : rows)
+            if (r.below == m) return false;
+        return true;
     }
-    /// Of two different memories.
+    /// The next memory on the way of content to `to`, which may be more than one copy away.
+    static constexpr MemoryIndex next_on_way(MemoryIndex from, MemoryIndex to) noexcept {
+        return below(to) == from ? to : below(from).value_or(to);
+    }
+    /// Work there is complete at a position of a lane of its device, and lanes wait for it on the device. Else threads
+    /// of the host do it: from when its dependencies are complete, until the thread says so.
+    static constexpr bool has_lanes(MemoryIndex m) noexcept { return row(m).has_lanes; }
+    /// Of two different memories, or within a device.
     static constexpr Link link(MemoryIndex from, MemoryIndex to) noexcept {
-        if (from.is_host()) return Link::host_to_device;
-        return to.is_host() ? Link::device_to_host : Link::device_to_device;
+        return row(from).links[static_cast<std::size_t>(to.kind())];
     }
     /// The device whose lane does a copy: the destination's, but for the way down.
     static constexpr std::uint32_t device_of_link(MemoryIndex from, MemoryIndex to) noexcept {
-        return to.is_device() ? to.device() : from.device();
+        return has_lanes(to) ? to.device() : from.device();
     }
     static constexpr graph::LaneRole lane_role(Link link) noexcept {
-        switch (link) {
-        case Link::host_to_device: return graph::LaneRole::up;
-        case Link::device_to_host: return graph::LaneRole::down;
-        case Link::device_to_device: break;
-        }
-        return graph::LaneRole::peer;
+        using graph::LaneRole;
+        return std::array{LaneRole::up, LaneRole::down, LaneRole::peer}[static_cast<std::size_t>(link)];
     }
+
+  private:
+    struct Row {
+        std::optional<MemoryIndex> below;
+        bool has_lanes;
+        Link links[num_memory_kinds];  ///< to a memory of each kind
+    };
+    static constexpr Row rows[num_memory_kinds] = {
+        {std::nullopt, false, {Link::host_to_device, Link::host_to_device}},  // the host's
+        {MemoryIndex::host(), true, {Link::device_to_host, Link::device_to_device}},
+    };
+    static constexpr const Row& row(MemoryIndex m) noexcept { return rows[static_cast<std::size_t>(m.kind())]; }
 };
 
 }  // namespace kmm::memory

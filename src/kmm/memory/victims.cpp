@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "kmm/memory/residency.hpp"
-#include "kmm/memory/tiers.hpp"
 
 namespace kmm::memory {
 
@@ -21,15 +20,16 @@ std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m
     using Need = Prospect::Need;
     if (chunk.lost != nullptr) return Prospect{};  // no task reads it before it is replaced
     const bool is_read = !chunk.next_uses.empty() && !chunk.next_uses.first().replaces();
-    if (m.is_host() && chunk.is_in_parts() && is_read) return std::nullopt;
-    if (!is_valid(chunk, m)) return Prospect{};
+    const Replica& here = chunk.replicas[m];
+    if (is_read && here.holds_parts_of(chunk.version)) return std::nullopt;
+    if (chunk.version == 0 || !here.holds_all_of(chunk.version)) return Prospect{};
     if (chunk.array->released && chunk.array->uses_to_come == 0 && chunk.next_uses.empty())
         return Prospect{};  // no handle is left and no task will read it
     const bool clean = is_clean(chunk, m);
     if (chunk.next_uses.empty()) return Prospect{Need::no_task, clean};
     const NextUses::Use use = chunk.next_uses.first();
     if (use.replaces()) return Prospect{};
-    if (m.is_device() && use.kind == NextUses::Kind::part && chunk.next_uses.num_parts_until_replaced() != 0)
+    if (!Tiers::is_last(m) && use.kind == NextUses::Kind::part && chunk.next_uses.num_parts_until_replaced() != 0)
         return Prospect{Need::in_parts, clean};
     if (const Demand* const demand = chunk.demands.find(m); demand != nullptr && !demand->planned.empty())
         return Prospect{Need::whole, clean, demand->planned.first()};
@@ -74,8 +74,9 @@ void Residency::unindex(Replica& replica) noexcept {
 
 void Residency::count_victim(const Victim& victim, MemoryIndex m, bool is_added) noexcept {
     Space& space = spaces_[m];
-    // A dirty chunk on the host has no memory below to be saved in.
-    const bool is_idle = victim.rank <= eviction::rank_clean || (victim.rank == eviction::rank_dirty && m.is_device());
+    // A dirty chunk in the last memory cannot be saved.
+    const bool is_idle =
+        victim.rank <= eviction::rank_clean || (victim.rank == eviction::rank_dirty && !Tiers::is_last(m));
     const std::size_t bytes = space.heap.round_up(victim.chunk->block_bytes());
     if (is_idle) space.idle_bytes += is_added ? bytes : -bytes;
     if (victim.is_spare) space.spare_bytes += is_added ? bytes : -bytes;
@@ -98,7 +99,7 @@ void Residency::reindex_in_order(Replica& replica) {
     const bool is_same = v.rank == rank && v.tick == replica.tick && v.place_bytes == place_bytes;
     if (v.indexed && is_same && v.is_spare == is_spare) return;
     unindex(replica);
-    if (m.is_host() && place_bytes == 0) host_has_changed();
+    if (place_bytes == 0) may_save_again(spaces_[m]);
     v.rank = rank;
     v.tick = replica.tick;
     v.place_bytes = place_bytes;
@@ -131,14 +132,14 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
         MemoryIndex to;
         const Found found = find_place_to_save(chunk, m, &to);
         if (found != Found::yes) return found;
-        saved = save(chunk, m, to, to.is_host() && saves == Saves::what_is_read && rank == rank_parts);
+        saved = save(chunk, m, to, to == Tiers::below(m) && saves == Saves::what_is_read && rank == rank_parts);
     } else {
         ++space.counters.evictions;
         space.counters.dropped_bytes += chunk.size_bytes;
         note_evicted(chunk, m, false, chunk.size_bytes);
     }
     if (rank != rank_useless) chunk.set_evicted_from(m, true);
-    if (m.is_host()) host_has_changed();
+    may_save_again(space);
     // An empty place that a task took since the last exchange and loses again is no reason for another.
     if (is_valid(chunk, m) || r.tick < space.exchanged_at) may_exchange_again(space);
     release(r, saved ? &*saved : nullptr);
@@ -238,42 +239,43 @@ void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std:
                  .bytes = bytes});
 }
 
-std::size_t Residency::host_refuses_from() noexcept {
-    constexpr MemoryIndex host = MemoryIndex::host();
-    if (growing(host) || may_grow(host, host_refuses_bytes_)) host_has_changed();
-    return host_refuses_bytes_;
+std::size_t Residency::refuses_from(MemoryIndex m) noexcept {
+    Space& space = spaces_[m];
+    if (space.growing || may_grow(m, space.refuses_bytes)) may_save_again(space);
+    return space.refuses_bytes;
 }
 
-/// After a failed search for `bytes` on the host (`why`: none or pinned), which has evicted all it could: the size from
-/// which on later searches would fail as well.
-std::size_t Residency::host_lacks_from(std::size_t bytes, Found why) const noexcept {
-    const Space& host = spaces_[MemoryIndex::host()];
-    const std::size_t limit = host.counters.limit_bytes;
+/// After a failed search for `bytes` in the memory below (`why`: none or pinned), which has evicted all it could: the
+/// size from which on later searches would fail as well.
+std::size_t Residency::lacks_from(MemoryIndex m, std::size_t bytes, Found why) const noexcept {
+    const Space& space = spaces_[m];
+    const std::size_t limit = space.counters.limit_bytes;
     if (rounded(bytes) > limit) return limit / heap_alignment * heap_alignment + 1;
-    const std::size_t left = limit - host.counters.capacity_bytes;
-    if (left != 0 && host.refusals == 0) return bytes;
+    const std::size_t left = limit - space.counters.capacity_bytes;
+    if (left != 0 && space.refusals == 0) return bytes;
     // Smaller sizes may fit, may not have been refused yet, or may come from an exchange of free pieces.
-    std::size_t fits = host.heap.largest_free_bytes();
-    if (left != 0) fits = std::max(fits, host.refused_bytes);
-    if (why == Found::none && !host.no_exchange) fits = std::max(fits, host.heap.free_bytes() + left);
+    std::size_t fits = space.heap.largest_free_bytes();
+    if (left != 0) fits = std::max(fits, space.refused_bytes);
+    if (why == Found::none && !space.no_exchange) fits = std::max(fits, space.heap.free_bytes() + left);
     return std::min(bytes, fits + 1);
 }
 
 Residency::Found Residency::make_room(MemoryIndex m) {
     Space& space = spaces_[m];
     if (!space.indexed && !begin_order(space)) return Found::starved;
-    // Dirty chunks of at least this size cannot be saved elsewhere. A chunk that is valid on the host alone is evicted
-    // only for the front.
-    std::size_t too_large = m.is_device() ? host_refuses_from() : 1;
+    // Dirty chunks of at least this size cannot be saved elsewhere. A chunk that is valid in the last memory alone is
+    // evicted only for the front.
+    const std::optional<MemoryIndex> below = Tiers::below(m);
+    std::size_t too_large = below ? refuses_from(*below) : 1;
     const std::size_t elsewhere = room_ == Room::any ? largest_spare_room_beside(m) : 0;
     too_large = room_ == Room::spare ? 1 : std::max(too_large, elsewhere + 1);
-    bool host_growing = false;
+    bool growing_below = false;
     bool pins = false;
     VictimKey after{0, 0, nullptr};
     for (;;) {
-        const Victim* const victim = space.victims.next(after, host_growing ? 1 : too_large, &num_steps_);
+        const Victim* const victim = space.victims.next(after, growing_below ? 1 : too_large, &num_steps_);
         if (victim == nullptr) break;
-        // A search for a place on the host may drop host copies of others, and so change this order: remember the key.
+        // A search for a place below may drop copies of others there, and so change this order: remember the key.
         after = VictimOrder::key_of(*victim);
         if (room_ == Room::idle && victim->rank >= eviction::rank_used) break;
         if (room_ == Room::idle && victim->rank == rank_parts) continue;
@@ -288,24 +290,23 @@ Residency::Found Residency::make_room(MemoryIndex m) {
             passed_over_held_ = true;
             continue;
         }
-        if (m.is_device()) passed_over_held_ = false;
+        if (below) passed_over_held_ = false;
         const Found found = evict(chunk, m, Saves::what_is_read);
         if (found == Found::yes) return Found::yes;
         if (found == Found::starved) return Found::starved;
-        if (found == Found::growing) host_growing = true;
+        if (found == Found::growing) growing_below = true;
         if (found == Found::pinned) pins = true;
         if (!saves || (found != Found::none && found != Found::pinned)) continue;
-        const std::size_t lacks_from = m.is_device() ? host_lacks_from(chunk.block_bytes(), found) : 1;
-        too_large = std::min(too_large, std::max(lacks_from, std::min(elsewhere + 1, chunk.block_bytes())));
+        const std::size_t lacking = below ? lacks_from(*below, chunk.block_bytes(), found) : 1;
+        too_large = std::min(too_large, std::max(lacking, std::min(elsewhere + 1, chunk.block_bytes())));
         // Not cached if chunks held for this task were passed over: another task may evict them.
-        if (m.is_device() && room_ >= Room::as_usual && !passed_over_held_)
-            host_refuses_bytes_ = std::min(host_refuses_bytes_, lacks_from);
+        if (below && room_ >= Room::as_usual && !passed_over_held_)
+            spaces_[*below].refuses_bytes = std::min(spaces_[*below].refuses_bytes, lacking);
     }
-    if (host_growing) return Found::growing;
+    if (growing_below) return Found::growing;
     // What is pinned is not in the order of victims.
     if (pins || space.num_pinned != 0) return Found::pinned;
-    if (m.is_device() && too_large != ~std::size_t{0} && spaces_[MemoryIndex::host()].num_pinned != 0)
-        return Found::pinned;
+    if (below && too_large != ~std::size_t{0} && spaces_[*below].num_pinned != 0) return Found::pinned;
     return Found::none;
 }
 
