@@ -656,9 +656,7 @@ class Fill {
         const std::size_t num_chunks = binding_.layout->num_chunks();
         auto groups = memory::PerMemory<Group>::of_devices(binding_.runtime->platform().num_devices());
         for (std::size_t i = 0; i < num_chunks; ++i) {
-            const MemoryId at = binding_.layout->home(i);
-            const auto home =
-                at.is_device() ? memory::MemoryIndex::of_device(at.as_device().get()) : memory::MemoryIndex::host();
+            const auto home = memory::MemoryIndex::of(binding_.layout->home(i));
             Group& g = groups[home];
             const std::size_t bytes = Platform::rounded(binding_.block_bytes(i));
             if (!g.chunks.empty() && g.bytes + bytes > most_bytes_in(home)) make_task(g, home);
@@ -682,8 +680,7 @@ class Fill {
         const std::size_t element_bytes = array_->element_bytes();
         const std::size_t payload_bytes = FillGroup::size_bytes(g.chunks.size(), element_bytes);
         const auto kind = home.is_host() ? LauncherInfo::Kind::host : LauncherInfo::Kind::device_function;
-        submission_.begin_task(home.is_host() ? ResourceId::host() : ResourceId(home.id().as_device()), {}, kind,
-                               {g.chunks.size(), payload_bytes});
+        submission_.begin_task(SystemInfo::affinity_processor(home.id()), {}, kind, {g.chunks.size(), payload_bytes});
         void* const payload = submission_.allocate_payload(payload_bytes, alignof(FillGroup));
         auto* const f = new (payload) FillGroup{element_bytes, g.chunks.size()};
         std::copy_n(value_, element_bytes, f->element());

@@ -102,7 +102,7 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, Launcher
     if (t->kind == TaskKind::kernel) t->set_kernel({});  // of an empty chunk nothing else is set
     t->chunk_index = static_cast<std::uint32_t>(draft_->tasks().size() - 1);
     t->where = where;
-    t->memory = where.is_host() ? memory::MemoryIndex::host() : memory::MemoryIndex::of_device(where.as_device().get());
+    t->memory = memory::MemoryIndex::of(where.as_memory());
     t->chunk = chunk;
 }
 

@@ -72,15 +72,14 @@ struct Launch {
 }  // namespace
 
 ResourceId task_resource(ResourceId owner, ExecutionSpace space, const SystemInfo& info) {
-    if (space == ExecutionSpace::Host) {
-        if (owner.is_device()) check_has_device(info, owner.as_device());
-        return owner.is_device() ? ResourceId::host(owner.as_device()) : owner;
-    }
-    if (!owner.is_device()) {
+    if (owner.is_host()) {
+        if (space == ExecutionSpace::Host) return owner;
         throw InvalidResourceException("a GPU or GPUKernel launcher cannot run on the host: name a device as the owner "
                                        "of the chunk, or use Host(f)");
     }
-    return allowed_resource(info, owner);
+    if (space != ExecutionSpace::Host) return allowed_resource(info, owner);
+    check_has_device(info, owner.as_device());
+    return ResourceId::host(owner.as_device());
 }
 
 bool set_launch_dimensions(const KernelGeometry& geometry, const DomainChunk& chunk, const DeviceInfo& device,

@@ -60,7 +60,7 @@ Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memor
     t.make_room(num_uses, false, false, false, 1);  // it reads: it comes after the writer of each chunk
     t.kind = graph::TaskKind::transfer;
     t.memory = memory;
-    t.where = memory.is_host() ? ResourceId::host() : ResourceId(DeviceId(memory.device()));
+    t.where = SystemInfo::affinity_processor(memory.id());
     t.chunk_index = made_for.chunk_index;
     t.chunk = made_for.chunk;
     t.info.share(made_for.info);

@@ -14,8 +14,7 @@ std::string text_of(DeviceId id) { return driver::format("GPU {}", id.get()); }
 std::string text_of(MemoryId id) { return id.is_host() ? "host" : text_of(id.as_device()); }
 
 std::string text_of(const ResourceId& id) {
-    if (id.is_host()) return "host";
-    std::string text = text_of(id.as_device());
+    std::string text = text_of(id.as_memory());
     if (id.stream_affinity() == DeviceStreamSet::all()) return text;
     text += " {";
     bool first = true;

@@ -199,7 +199,7 @@ void DeviceThread::feed_or_hold(const Instruction& i) {
 /// the first copy's: copies of a burst are unordered, and a further wait would delay those before it.
 bool DeviceThread::joins_burst(const Instruction& i) noexcept {
     if (!batches_copies_ || i.op != Instruction::Op::copy || i.bytes > most_bytes_of_one) return false;
-    if (i.from.is_device() == i.to.is_device() || !state(i.lane).held.empty()) return false;
+    if (link_of(i) == Link::device_to_device || !state(i.lane).held.empty()) return false;
     if (burst_.empty()) return lanes_.are_enqueued(i.waits, device_);
     const Instruction& first = *burst_.front();
     return first.lane == i.lane && burst_.size() < most_in_burst && burst_bytes_ + i.bytes <= most_bytes_in_burst &&
@@ -336,7 +336,7 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
     const NamedRange range(nvtx_, *i.chunk);
     Status status;
     for (int attempt = 0; attempt < copy_attempts; ++attempt) {
-        if (i.from.is_device() && i.to.is_device())
+        if (link_of(i) == Link::device_to_device)
             status = driver_.copy_peer(to, lanes_.ordinal(i.to.device()), from, lanes_.ordinal(i.from.device()),
                                        i.bytes, stream);
         else

@@ -176,11 +176,11 @@ ResourceId SystemInfo::affinity_processor(MemoryId memory) noexcept {
 }
 
 bool SystemInfo::is_memory_accessible(MemoryId memory, ResourceId resource) const noexcept {
-    return memory.is_host() || (resource.is_device() && memory == resource.as_memory());
+    return memory.is_host() || memory == resource.as_memory();
 }
 
 bool SystemInfo::is_memory_accessible(MemoryId memory, DeviceId device) const noexcept {
-    return memory.is_host() || memory == MemoryId(device);
+    return is_memory_accessible(memory, ResourceId(device));
 }
 
 DriverKind SystemInfo::driver() const noexcept { return description_->driver; }

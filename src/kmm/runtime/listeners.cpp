@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "kmm/base/text.hpp"
 #include "kmm/plan/needs.hpp"
 #include "kmm/schedule/instruction.hpp"
 #include "kmm/trace/record_file.hpp"
@@ -215,11 +216,9 @@ trace::Machine Listeners::machine(const schedule::Scheduler& lanes) const {
     m.driver = platform_.driver_name();
     m.runtime = platform_.number();
     m.memories.resize_for_devices(platform_.num_devices());
-    for (const memory::MemoryIndex memory : m.memories.memories())
-        m.memories[memory] = memory.is_host()
-                                 ? "host"
-                                 : driver::format("GPU {}: {}", memory.device(),
-                                                  platform_.info().device(DeviceId(memory.device())).name());
+    for (const memory::MemoryIndex memory : m.memories.memories()) m.memories[memory] = text_of(memory.id());
+    for (const memory::MemoryIndex memory : m.memories.device_memories())
+        m.memories[memory] += driver::format(": {}", platform_.info().device(DeviceId(memory.device())).name());
     m.limits_bytes = platform_.limits_bytes();
     for (std::size_t i = 0; i < lanes.num_lanes(); ++i)
         m.lanes.push_back(lanes.lane_info(static_cast<graph::LaneId>(i)));

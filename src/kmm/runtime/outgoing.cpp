@@ -46,7 +46,8 @@ bool Outgoing::may_ask_again(memory::MemoryIndex memory) noexcept {
 }
 
 bool Outgoing::linked(memory::MemoryIndex from, memory::MemoryIndex to) const noexcept {
-    return from.is_device() && to.is_device() && platform_.has_peer_access(to.device(), from.device());
+    return memory::Tiers::link(from, to) == memory::Link::device_to_device &&
+           platform_.has_peer_access(to.device(), from.device());
 }
 
 void Outgoing::recycle(Task& task) noexcept {

@@ -232,16 +232,17 @@ MemoryIndex Scheduler::link_source(const Task& task, const MovedBoxes& boxes) no
     MemoryIndex from = task.memory;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         const MemoryIndex m = boxes.source(i).memory;
-        const bool is_better = task.memory.is_host() ? from.is_host() : m.is_host() || from == task.memory;
+        const bool is_better = from == task.memory || memory::Tiers::below(task.memory) == m;
         if (is_better) from = m;
     }
     return from;
 }
 
-/// On a copy lane of the device that it writes to or reads from. The host's own memory alone is the host's work.
+/// On a copy lane of the device that it writes to or reads from; within a memory without lanes by a thread.
 void Scheduler::issue_transfer(Task& task) {
     const MovedBoxes boxes(task);
-    if (task.memory.is_host() && link_source(task, boxes).is_host()) return issue_transfer_on_host(task);
+    if (!memory::Tiers::has_lanes(link_source(task, boxes)) && !memory::Tiers::has_lanes(task.memory))
+        return issue_transfer_on_host(task);
     Instruction instruction = put_move(task, boxes, task.fences, nullptr);
     const Fence fence{instruction.lane, instruction.position};
     task.lane = fence.lane;

@@ -179,7 +179,7 @@ void Scheduler::dispatch() {
 
 /// A link is kept busy by the copy that runs and the one behind it; small ones come in larger numbers.
 bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
-    if (m.is_host()) return true;
+    if (!memory::Tiers::has_lanes(m)) return true;
     // In a small memory a few chunks are a large part of it: no more than a quarter of it is on its way.
     const std::size_t quarter = std::max<std::size_t>(1, residency_.limit(m) / 4);
     std::size_t in = 0;

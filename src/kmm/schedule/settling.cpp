@@ -81,7 +81,8 @@ void Scheduler::check(Task& task) {
     }
     if (state != TaskState::waiting) return;
     // What the host itself does begins when it is known how everything before it has ended.
-    const bool on_host = task.kind == TaskKind::host || (task.kind == TaskKind::transfer && task.memory.is_host());
+    const bool on_host =
+        task.kind == TaskKind::host || (task.kind == TaskKind::transfer && !memory::Tiers::has_lanes(task.memory));
     const bool free_to_go = on_host ? task.unsettled_predecessors == 0 : task.unissued_predecessors == 0;
     if (free_to_go) make_ready(task);
 }

@@ -41,11 +41,16 @@ MemoryService::MemoryService(engine::Lanes& lanes, std::vector<int> ordinals,
       memories_(memory::PerMemory<Memory>::of_devices(limits_.num_devices())),
       scratch_(lanes),
       number_(next_number()) {
+    memories_[memory::MemoryIndex::host()].rule = {heap_unit, config_.host_memory_block_size, smallest_host_step,
+                                                   largest_host_step,
+                                                   config_.host_memory_kind == HostMemoryKind::NoPool};
     for (const memory::MemoryIndex m : memories_.device_memories()) {
         const std::uint32_t d = m.device();
         const DeviceMemorySource* source =
             device_kind == DeviceMemoryKind::Resource ? &config_.device_resource[d] : nullptr;
         memories_[m].device = std::make_unique<DeviceMemory>(driver_, ordinals_, d, device_kind, source);
+        memories_[m].rule = {memories_[m].device->piece_bytes(), config_.device_memory_block_size, smallest_device_step,
+                             largest_device_step, config_.device_memory_kind == DeviceMemoryKind::NoPool};
     }
     current_.device_bytes.resize(ordinals_.size());
     figures_ = current_;
@@ -210,15 +215,11 @@ void MemoryService::post_bounce() {
     mailbox_.post(std::move(message));
 }
 
-std::size_t MemoryService::piece_bytes(memory::MemoryIndex m) const noexcept {
-    return m.is_host() ? heap_unit : memories_[m].device->piece_bytes();
-}
-
 // A step is a whole number of pieces, so that the heap gets all that is taken of the device. The last step ends at the
 // limit.
 std::size_t MemoryService::in_pieces(memory::MemoryIndex m, std::size_t bytes, std::size_t left) const noexcept {
     if (bytes >= left) return left;
-    const std::size_t piece = piece_bytes(m);
+    const std::size_t piece = memories_[m].rule.piece_bytes;
     const std::size_t rest = bytes % piece;
     return rest == 0 ? bytes : std::min(left, bytes - rest + piece);
 }
@@ -227,13 +228,10 @@ std::size_t MemoryService::in_pieces(memory::MemoryIndex m, std::size_t bytes, s
 // two steps, a part of a chunk. `needed` and the result are in pieces.
 std::size_t MemoryService::step_bytes(memory::MemoryIndex m, std::size_t needed, std::size_t left) const {
     const Memory& memory = memories_[m];
-    const std::size_t block = m.is_host() ? config_.host_memory_block_size : config_.device_memory_block_size;
-    if (block != 0) return std::max(needed, in_pieces(m, block, left));
-    const bool by_request = m.is_host() ? config_.host_memory_kind == HostMemoryKind::NoPool
-                                        : config_.device_memory_kind == DeviceMemoryKind::NoPool;
-    if (by_request) return needed;
-    std::size_t step = m.is_host() ? std::clamp(memory.offered_bytes, smallest_host_step, largest_host_step)
-                                   : std::clamp(memory.offered_bytes, smallest_device_step, largest_device_step);
+    const StepRule& rule = memory.rule;
+    if (rule.block_bytes != 0) return std::max(needed, in_pieces(m, rule.block_bytes, left));
+    if (rule.by_request) return needed;
+    std::size_t step = std::clamp(memory.offered_bytes, rule.smallest_bytes, rule.largest_bytes);
     if (needed >= step) return needed;
     if (step >= left || left - step < step / 4) return left;
     if (memory.device == nullptr || !memory.device->is_one_range()) step = step / needed * needed;
@@ -243,7 +241,7 @@ std::size_t MemoryService::step_bytes(memory::MemoryIndex m, std::size_t needed,
 bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
     Step step;
     step.bytes = bytes;
-    if (m.is_host()) {
+    if (memories_[m].device == nullptr) {
         const auto begin = std::chrono::steady_clock::now();
         const rmm::detail::driver_scope own_driver(driver_);  // texts of failures
         if (config_.host_memory_kind == HostMemoryKind::NoPool) {
@@ -271,7 +269,7 @@ bool MemoryService::take(memory::MemoryIndex m, std::size_t bytes, Step* out) {
 }
 
 void MemoryService::give_back(memory::MemoryIndex m, const Step& step) {
-    if (m.is_host()) {
+    if (memories_[m].device == nullptr) {
         const rmm::detail::driver_scope own_driver(driver_);
         rmm::detail::unpin(driver_, step.block);
         current_.pinned_bytes -= step.block.size_bytes;
@@ -317,10 +315,11 @@ void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
     // What others keep for themselves they give once: a runtime that gets on with less must not empty their pools every
     // second. And they give what is needed, not what would be nice to have.
     Step step;
+    const std::size_t piece = memories_[m].rule.piece_bytes;
     std::optional<rmm::mr::no_reclaim_scope> ask_nobody(std::in_place);
     for (std::size_t attempt = step_bytes(m, needed, left); attempt > needed;) {
         if (take(m, attempt, &step)) break;
-        attempt = std::max(needed, attempt / 2 / piece_bytes(m) * piece_bytes(m));
+        attempt = std::max(needed, attempt / 2 / piece * piece);
     }
     if (!memories_[m].refused) ask_nobody.reset();
     if (step.address == nullptr && needed != 0) (void)take_anywhere(m, needed, &step);
@@ -331,7 +330,7 @@ void MemoryService::grow_now(memory::MemoryIndex m, std::size_t bytes) {
 /// As `take`; if not even one piece can be mapped, tries a plain allocation of the driver.
 bool MemoryService::take_anywhere(memory::MemoryIndex m, std::size_t bytes, Step* out) {
     if (take(m, bytes, out)) return true;
-    if (m.is_host() || !memories_[m].device->is_one_range()) return false;
+    if (memories_[m].device == nullptr || !memories_[m].device->is_one_range()) return false;
     Step step;
     step.address = memories_[m].device->take_plain(bytes);
     if (step.address == nullptr) return false;

@@ -131,10 +131,18 @@ class MemoryService {
         bool plain = false;               ///< of a device: an allocation of the driver, where its resource had nothing
         bool sealed = true;               ///< see memory::Residency::grown
     };
+    /// The sizes of a memory's steps.
+    struct StepRule {
+        std::size_t piece_bytes;  ///< granularity
+        std::size_t block_bytes;  ///< of each step; 0: `by_request`, or they double between the bounds
+        std::size_t smallest_bytes, largest_bytes;
+        bool by_request;  ///< a step is as large as the request
+    };
     struct Memory {
         graph::Vector<Step> steps;
         std::size_t offered_bytes = 0;
-        std::unique_ptr<DeviceMemory> device;  ///< null for the host
+        StepRule rule{};
+        std::unique_ptr<DeviceMemory> device;  ///< where steps come from; null: they are page-locked memory
         std::optional<Awaited> awaited;
         bool refused = false;  ///< the driver gave nothing when it was asked last
         std::atomic<const void*> sample{nullptr};
@@ -165,7 +173,6 @@ class MemoryService {
     graph::Vector<Request> pending_growth(memory::MemoryIndex m);
     std::size_t held_by_others(memory::MemoryIndex m) noexcept;
     void note_sample(memory::MemoryIndex m) noexcept;
-    std::size_t piece_bytes(memory::MemoryIndex m) const noexcept;
     std::size_t in_pieces(memory::MemoryIndex m, std::size_t bytes, std::size_t left) const noexcept;
     std::size_t left_bytes(memory::MemoryIndex m) const noexcept {
         return limits_[m] - std::min(limits_[m], memories_[m].offered_bytes);

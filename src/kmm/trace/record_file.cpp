@@ -29,8 +29,8 @@ std::string lane_name(const LaneInfo& lane) {
 RecordWriter::RecordWriter(const FilePath& path, const char* what_for, Machine machine)
     : machine_(std::move(machine)), file_(path, what_for) {
     file_ << "kmm-record 1\nruntime driver=" << machine_.driver << " limits=";
-    for (const Memory m : machine_.limits_bytes.memories())
-        (m.is_device() ? file_ << ',' : file_) << std::uint64_t{machine_.limits_bytes[m]};
+    for (const char* before = ""; const std::size_t limit : machine_.limits_bytes)
+        file_ << std::exchange(before, ",") << std::uint64_t{limit};
     file_ << " lanes=";
     for (std::size_t i = 0; i < machine_.lanes.size(); ++i)
         (i > 0 ? file_ << ',' : file_) << lane_name(machine_.lanes[i]);

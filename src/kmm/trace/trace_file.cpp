@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "driver/format.hpp"
+#include "kmm/base/text.hpp"
 #include "kmm/version.hpp"
 
 namespace kmm::trace {
@@ -230,8 +231,8 @@ void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fenc
     const auto array = arrays_.find(e.array);
     arguments += in_quotes(array != arrays_.end() ? array->second : driver::format("array {}", e.array));
     arguments += driver::format(",\"array_chunk\":{},\"bytes\":{}", e.chunk, e.bytes);
-    const auto place = [](Memory m) { return m.is_host() ? "host" : driver::format("GPU {}", m.device()); };
-    arguments += driver::format(",\"from\":\"{}\",\"to\":\"{}\"", place(e.from), place(e.to));
+    arguments +=
+        driver::format(",\"from\":\"{}\",\"to\":\"{}\"", detail::text_of(e.from.id()), detail::text_of(e.to.id()));
     if (e.task != 0) arguments += driver::format(",\"task\":{}", e.task);
     arguments += driver::format(",\"position\":{}", e.position);
     arguments += after_text(fences, num_fences);
@@ -246,10 +247,9 @@ void TraceWriter::copy(const Event& e, const Fence* fences, std::size_t num_fenc
 /// Named by the task that it is made for.
 void TraceWriter::move(const Event& e, const Fence* fences, std::size_t num_fences, std::int64_t time_ns) {
     const Named n = named(e.task);
-    const auto place = [](Memory m) { return m.is_host() ? "host" : driver::format("GPU {}", m.device()); };
-    std::string arguments =
-        driver::format("\"transfer\":{},\"bytes\":{},\"from\":\"{}\",\"to\":\"{}\",\"position\":{}",
-                       e.task % graph::first_helper, e.bytes, place(e.from), place(e.to), e.position);
+    std::string arguments = driver::format("\"transfer\":{},\"bytes\":{},\"from\":\"{}\",\"to\":\"{}\",\"position\":{}",
+                                           e.task % graph::first_helper, e.bytes, detail::text_of(e.from.id()),
+                                           detail::text_of(e.to.id()), e.position);
     arguments += after_text(fences, num_fences);
     lanes_[graph::index_of(e.lane)].pending.push_back(
         {e.position, "for " + n.name, std::move(arguments), "copy", {fences, fences + num_fences}, time_ns});

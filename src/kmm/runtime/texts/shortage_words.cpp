@@ -6,6 +6,7 @@
 #include "driver/format.hpp"
 #include "driver/machine.hpp"
 #include "kmm/base/text.hpp"
+#include "kmm/memory/tiers.hpp"
 
 namespace kmm::detail {
 
@@ -204,39 +205,31 @@ std::string ShortageWords::memory_text(const Shortage& s) const {
 
 /// The field that made the limit what it is.
 std::string ShortageWords::limit_text(memory::MemoryIndex m) const {
-    const char* field = nullptr;
-    std::string whole;
+    const RuntimeConfig& config = platform_.config();
+    const std::size_t limit = platform_.limit_bytes(m);
+    const auto text = [limit](const std::string& field, const char* owner, std::size_t total) {
+        return driver::format("{} {} ({} total {})", field, byte_size_text(limit), owner, byte_size_text(total));
+    };
     if (m.is_host()) {
-        const bool by_limit = platform_.config().host_memory_limit <=
-                              part_of(platform_.info().host_memory_size(), platform_.config().host_memory_fraction);
-        field = platform_.on_host_driver() ? (by_limit ? "host_memory_limit less virtual devices"
-                                                       : "host_memory_fraction less virtual devices")
-                                           : (by_limit ? "host_memory_limit" : "host_memory_fraction");
-    } else if (platform_.limit_bytes(m) == platform_.config().device_memory_limit) {
-        field = "device_memory_limit";
-    } else if (const std::size_t device_bytes = platform_.info().devices()[m.device()].total_memory_size();
-               platform_.limit_bytes(m) != device_bytes &&
-               platform_.limit_bytes(m) == platform_.whole_pieces(m.device(), device_bytes)) {
-        whole =
-            driver::format("the device's memory in pieces of {},", byte_size_text(platform_.piece_bytes(m.device())));
-        field = whole.c_str();
-    } else if (!platform_.on_host_driver()) {
-        field = "device_memory_fraction";
-    } else {
-        const std::size_t part = part_of(platform_.info().devices()[m.device()].total_memory_size(),
-                                         platform_.config().device_memory_fraction);
-        field = platform_.limit_bytes(m) + platform_.config().device_memory_keep_free == part
-                    ? "virtual_device_memory"
-                    : "its part of the host tier";
+        const std::size_t total = platform_.info().host_memory_size();
+        const bool by_limit = config.host_memory_limit <= part_of(total, config.host_memory_fraction);
+        return text(driver::format("{}{}", by_limit ? "host_memory_limit" : "host_memory_fraction",
+                                   platform_.on_host_driver() ? " less virtual devices" : ""),
+                    "machine", total);
     }
-    std::string field_text = field;
-    const std::size_t total =
-        m.is_host() ? platform_.info().host_memory_size() : platform_.info().devices()[m.device()].total_memory_size();
-    if (m.is_device() && platform_.config().device_memory_keep_free != 0 &&
-        platform_.limit_bytes(m) != platform_.config().device_memory_limit)
-        field_text += " less device_memory_keep_free";
-    return driver::format("{} {} ({} total {})", field_text, byte_size_text(platform_.limit_bytes(m)),
-                          m.is_host() ? "machine" : "device", byte_size_text(total));
+    const std::size_t total = platform_.info().devices()[m.device()].total_memory_size();
+    if (limit == config.device_memory_limit) return text("device_memory_limit", "device", total);
+    std::string field;
+    if (limit != total && limit == platform_.whole_pieces(m.device(), total))
+        field =
+            driver::format("the device's memory in pieces of {},", byte_size_text(platform_.piece_bytes(m.device())));
+    else if (!platform_.on_host_driver())
+        field = "device_memory_fraction";
+    else if (limit + config.device_memory_keep_free == part_of(total, config.device_memory_fraction))
+        field = "virtual_device_memory";
+    else
+        field = "its part of the host tier";
+    return text(field + (config.device_memory_keep_free != 0 ? " less device_memory_keep_free" : ""), "device", total);
 }
 
 std::string ShortageWords::running_text(const Shortage& s) const {
@@ -253,13 +246,13 @@ std::string ShortageWords::running_text(const Shortage& s) const {
 // With so much more there is room whatever else is there. Where the driver refused, a limit changes nothing.
 std::string ShortageWords::remedies_text(const Shortage& s, const std::string& place) const {
     std::string settings;
-    for (const memory::MemoryIndex tier : {s.memory, memory::MemoryIndex::host()}) {
-        const std::string setting = setting_for(tier, platform_.limit_bytes(tier) + s.needed_bytes);
-        if (tier.is_host() ? s.host_refused : s.refused)
-            settings += driver::format(" | memory that others give back to {}", tier.is_host() ? "the machine" : place);
+    for (std::optional<memory::MemoryIndex> tier = s.memory; tier; tier = memory::Tiers::below(*tier)) {
+        const std::string setting = setting_for(*tier, platform_.limit_bytes(*tier) + s.needed_bytes);
+        if (tier == s.memory ? s.refused : s.host_refused)
+            settings +=
+                driver::format(" | memory that others give back to {}", tier->is_host() ? "the machine" : place);
         else if (!setting.empty())
             settings += " | " + setting;
-        if (s.memory.is_host()) break;
     }
     return "smaller chunks | release arrays that are not needed" +
            (settings.empty() ? " (no setting helps)" : settings);

@@ -40,10 +40,10 @@ void Shortages::look_at_holders(const memory::Residency& r, memory::MemoryIndex 
     known.ticks = r.ticks();
 }
 
-// What a device lacks may be what the host has no room to save.
+// What a memory lacks may be what the one below has no room to save.
 std::uint64_t Shortages::frees_for(const memory::Residency& r, memory::MemoryIndex m) noexcept {
-    const memory::MemoryIndex host = memory::MemoryIndex::host();
-    return m == host ? r.counters(host).frees : r.counters(m).frees + r.counters(host).frees;
+    const auto below = memory::Tiers::below(m);
+    return r.counters(m).frees + (below ? r.counters(*below).frees : 0);
 }
 
 std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, const schedule::Scheduler& scheduler,
