@@ -300,6 +300,13 @@ class Rollout::TaskGraph {
     const std::uint64_t last_step_;
 };
 
+std::size_t Rollout::count_enabled(Index task) {
+    TaskGraph tasks(*this);
+    return enabling::count(tasks, task, enabled_);
+}
+
+bool Rollout::enables(Index task) { return enabling::is_last_of_any(TaskGraph(*this), task); }
+
 Rollout::Index Rollout::choose(Rule rule) {
     Index first = none;
     num_steps_ += ready_.size();
@@ -325,7 +332,7 @@ Rollout::Index Rollout::choose_fewest_bytes() {
     for (ReadyTask& t : weighed_) {
         if (t.moved_bytes > 2 * least) continue;
         const auto index = static_cast<Index>(t.number);
-        t.enables = enabling::is_last_of_any(TaskGraph(*this), index);
+        t.enables = enables(index);
         candidates_.push_back({key_of(policy, t), index});
     }
     const std::size_t count = std::min(num_candidates, candidates_.size());
@@ -334,10 +341,8 @@ Rollout::Index Rollout::choose_fewest_bytes() {
     Index best = candidates_.front().task;
     if (!looks_ahead(policy, least, limit_bytes_)) return best;
     BestWorth worth;
-    for (auto at = candidates_.begin(); at != end; ++at) {
-        TaskGraph tasks(*this);
-        if (worth.takes(enabling::count(tasks, at->task, enabled_), at->key.first)) best = at->task;
-    }
+    for (auto at = candidates_.begin(); at != end; ++at)
+        if (worth.takes(count_enabled(at->task), at->key.first)) best = at->task;
     return best;
 }
 

@@ -90,6 +90,10 @@ class Rollout {
     /// has still to be saved in the end; of the first tasks alone where there is no room, or `most_steps` were taken.
     /// O(tasks * chunks here), and O(most_steps).
     double bytes_a_task(std::span<const Index> order, Source& source);
+    /// As enabling::count and enabling::is_last_of_any, where the last play ended. What comes after a task counts once
+    /// that task was ready in some play.
+    std::size_t count_enabled(Index task);
+    bool enables(Index task);
     /// Entries of lists that were looked at in all.
     std::uint64_t num_steps() const noexcept { return num_steps_; }
 
