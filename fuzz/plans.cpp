@@ -324,10 +324,30 @@ class World {
             if (form == Form::nothing) require(!need.first_of_chunk, "an empty region uses a chunk");
             if (form == Form::in_place) check_in_place(i);
             if (form == Form::temporary) check_temporary(i, num_temporaries);
+            if (form != Form::nothing) check_use(i);
         }
         require(plan_.temporaries().size() == num_temporaries, "there is a temporary that no request uses");
         check_late();
         if (!in_.one_in(4)) submit();
+    }
+
+    /// The uses of a task are numbered as it names them first.
+    void check_use(std::size_t i) {
+        const Need& need = plan_.needs()[i];
+        std::uint32_t num_before = 0;
+        bool is_known = false;
+        for (std::size_t j = 0; j < i; ++j) {
+            const Need& other = plan_.needs()[j];
+            if (requests_[j].task != requests_[i].task || other.form == Form::nothing) continue;
+            num_before += other.first_of_chunk;
+            const bool is_same =
+                other.form == need.form &&
+                (need.form == Form::temporary ? other.temporary == need.temporary
+                                              : accesses_[j].array == accesses_[i].array && other.chunk == need.chunk);
+            require(is_same == (other.use == need.use), "two accesses are of one use, or are not");
+            is_known = is_known || is_same;
+        }
+        if (!is_known) require(need.use == num_before, "uses are not numbered in the order of their first accesses");
     }
 
     void check_in_place(std::size_t i) {
@@ -359,8 +379,8 @@ class World {
         }
         require(need.first_of_chunk == is_first, "the first access of a task to a chunk");
         if (!is_first) return;
-        require(need.writes_chunk == writes, "a chunk is written, or is not");
-        require(need.replaces_chunk == replaces, "a chunk is replaced, or is not");
+        require(need.writes == writes, "a chunk is written, or is not");
+        require(need.replaces == replaces, "a chunk is replaced, or is not");
         require(need.needs_content == (reads || keeps), "content is needed, or is not");
     }
 
@@ -389,8 +409,7 @@ class World {
         require(t.is_snapshot == a.is_snapshot, "a temporary is a snapshot, or is not");
         require(need.first_of_chunk == (first_of_task == i), "the first access of a task to a temporary");
         if (need.first_of_chunk)
-            require(need.needs_content == t.is_filled && need.writes_chunk == t.is_written &&
-                        need.replaces_chunk == t.is_written,
+            require(need.needs_content == t.is_filled && need.writes == t.is_written && need.replaces == t.is_written,
                     "a need is not as its temporary");
         if (first_user == i) check_pieces(i, t);
     }

@@ -33,7 +33,7 @@ constexpr MemoryIndex gpu = MemoryIndex::of_device(0);
 constexpr MemoryIndex other_gpu = MemoryIndex::of_device(1);
 constexpr std::size_t chunk_bytes = 1 << 20;
 
-struct Use {
+struct Wanted {
     std::size_t chunk = 0;
     bool needs_content = true;
     bool writes = false;
@@ -56,19 +56,18 @@ class TwoGraphs final : private Rollout::Source {
         in_plan_.push_back(rollout_.add_chunk(copy));
         return chunks_.size() - 1;
     }
-    std::size_t add_task(const std::vector<Use>& uses, const std::vector<std::size_t>& after,
+    std::size_t add_task(const std::vector<Wanted>& uses, const std::vector<std::size_t>& after,
                          TaskKind kind = TaskKind::kernel, MemoryIndex memory = gpu) {
         const std::size_t number = tasks_.size();
         Task& task = tasks_.emplace_back();
         task.number = number + 1;
         task.kind = kind;
         task.memory = memory;
-        for (const Use& u : uses) {
-            graph::Access a;
-            a.chunk = &chunks_[u.chunk];
-            a.needs_content = u.needs_content;
-            a.writes_chunk = u.writes;
-            task.accesses.push_back(a);
+        for (const Wanted& u : uses) {
+            graph::Use& use = task.uses.emplace_back();
+            use.chunk = &chunks_[u.chunk];
+            use.needs_content = u.needs_content;
+            use.writes = u.writes;
         }
         for (const std::size_t before : after) task.predecessors.push_back({before + 1, true});
         for (graph::Predecessor& p : task.predecessors) tasks_[p.number - 1].successors.add(p, task);
@@ -87,7 +86,7 @@ class TwoGraphs final : private Rollout::Source {
         for (; num_issued_ < order.size(); ++num_issued_) {
             const std::size_t number = order[num_issued_];
             for (const graph::Predecessor& s : tasks_[number].successors) --s.after->unissued_predecessors;
-            for (const Use& u : uses_[number]) {
+            for (const Wanted& u : uses_[number]) {
                 if (u.writes) ++chunks_[u.chunk].version;
                 make_valid(chunks_[u.chunk]);
             }
@@ -139,8 +138,8 @@ class TwoGraphs final : private Rollout::Source {
         Rollout::Task copy;
         copy.place = copy.ready_at = task.number;
         copy.open_predecessors = task.unissued_predecessors;
-        for (const Use& u : uses_[number])
-            copy.accesses[copy.num_accesses++] = {in_plan_[u.chunk], u.needs_content, u.writes};
+        for (const Wanted& u : uses_[number])
+            copy.uses[copy.num_uses++] = {in_plan_[u.chunk], u.needs_content, u.writes};
         copies_[number] = rollout_.add_task(copy);
         numbers_.push_back(number);
         return copies_[number];
@@ -155,7 +154,7 @@ class TwoGraphs final : private Rollout::Source {
     std::deque<Chunk> chunks_;
     std::deque<Replica> replicas_;
     std::deque<Task> tasks_;
-    std::vector<std::vector<Use>> uses_;
+    std::vector<std::vector<Wanted>> uses_;
     Lookahead lookahead_;
     Rollout rollout_;
     std::vector<Index> in_plan_;        ///< of chunks
@@ -214,7 +213,7 @@ TEST(Enabling, the_schedule_and_a_plan_count_alike_at_every_step_of_random_graph
         const std::size_t num_chunks = 2 + pick(4), num_tasks = 3 + pick(10), missing = pick(4), elsewhere = pick(3);
         for (std::size_t c = 0; c < num_chunks; c++) graphs.add_chunk(pick(4) >= missing);
         for (std::size_t t = 0; t < num_tasks; t++) {
-            std::vector<Use> uses;
+            std::vector<Wanted> uses;
             for (std::size_t c = 0; c < num_chunks && uses.size() < 3; c++)
                 if (pick(3) == 0) uses.push_back({c, pick(4) != 0, pick(3) == 0});
             std::vector<std::size_t> after;
