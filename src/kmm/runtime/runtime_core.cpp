@@ -206,13 +206,14 @@ void RuntimeCore::throw_deadlock(TaskNumber number) const {
 
 bool RuntimeCore::wait_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline,
                                bool must_wait) {
-    if (!wait_until_gone(number, deadline, must_wait)) return false;
+    if (!wait_until_settled(number, deadline, must_wait)) return false;
     books_.check_usable();  // of a lost runtime tasks go without having ended well
     return true;
 }
 
-bool RuntimeCore::wait_until_gone(TaskNumber number, const std::chrono::steady_clock::time_point* deadline,
-                                  bool must_wait) {
+/// Of a lost runtime: until nothing runs any more.
+bool RuntimeCore::wait_until_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline,
+                                     bool must_wait) {
     using clock = std::chrono::steady_clock;
     if (number == 0 || books_.is_settled(number)) return true;
     if (deadline != nullptr && clock::now() >= *deadline) return false;
@@ -291,8 +292,8 @@ void RuntimeCore::throw_undelivered(TaskNumber number) {
     std::rethrow_exception(error);
 }
 
-/// The program may free what its tasks use when this throws.
-bool RuntimeCore::commit_or_wait_until_lost(Batch& batch) {
+/// The program may free what its tasks use when this throws: it waits until a lost runtime runs nothing any more.
+bool RuntimeCore::commit_barrier(Batch& batch) {
     try {
         return commit(batch);
     } catch (...) {
@@ -304,7 +305,7 @@ bool RuntimeCore::commit_or_wait_until_lost(Batch& batch) {
 void RuntimeCore::synchronize() {
     if (inside_own_task()) throw_deadlock(books_.table().last());
     JoinBatch batch(books_, {}, true);
-    commit_or_wait_until_lost(batch);
+    commit_barrier(batch);
     wait_settled(batch.last(), nullptr);
     throw_undelivered(batch.last());
 }
@@ -312,7 +313,7 @@ void RuntimeCore::synchronize() {
 void RuntimeCore::close() {
     if (inside_own_task()) throw_deadlock(books_.table().last());
     JoinBatch batch(books_, {}, true, true);
-    if (!commit_or_wait_until_lost(batch)) return;
+    if (!commit_barrier(batch)) return;
     const TaskNumber barrier = batch.last();
     wait_settled(barrier, nullptr);
     try {

@@ -96,8 +96,8 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver);
     void start_threads();
     bool publish(Batch& batch) noexcept;
-    bool commit_or_wait_until_lost(Batch& batch);
-    bool wait_until_gone(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait);
+    bool commit_barrier(Batch& batch);
+    bool wait_until_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait);
     void wait_idle();
     void log_stuck(TaskNumber awaited) noexcept;
     void log_undelivered() noexcept;
