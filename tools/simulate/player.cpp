@@ -1,6 +1,7 @@
 #include "simulate/player.hpp"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -70,9 +71,14 @@ bool Player::play() {
         arrays_[a.number] = make_array(a, program_.machine.limits_bytes.num_devices());
         if (consumer_ != nullptr) consumer_->bound(a, 0);
     }
-    for (const trace::Task& t : program_.tasks)
-        for (const trace::Use& use : t.uses)
-            if (use.first_of_chunk && arrays_.at(use.array)->is_temporary()) ++arrays_.at(use.array)->uses_to_come;
+    for (const trace::Task& t : program_.tasks) {
+        std::set<memory::Array*> used;  // a temporary has one chunk
+        for (const trace::Use& use : t.uses) {
+            if (use.empty) continue;
+            memory::Array& array = *arrays_.at(use.array);
+            if (array.is_temporary() && used.insert(&array).second) ++array.uses_to_come;
+        }
+    }
     find_places();
     drop_arrays(0);
     std::int64_t submit_at_ns = 0;
@@ -198,7 +204,10 @@ std::uint32_t Player::use_of(graph::Task& t, const trace::Use& told) {
     memory::Chunk& chunk = arrays_.at(told.array)->touch(told.chunk);
     const auto known = std::ranges::find(t.uses, &chunk, &graph::Use::chunk);
     const auto index = static_cast<std::uint32_t>(known - t.uses.begin());
-    if (known != t.uses.end()) return index;
+    if (known != t.uses.end()) {
+        if (known->role == graph::Use::Role::part) known->role = graph::Use::Role::parts;
+        return index;
+    }
     graph::Use& use = t.uses.emplace_back();
     use.chunk = &chunk;
     if (told.is_piece) use.role = graph::Use::Role::part;

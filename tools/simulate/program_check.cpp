@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "driver/format.hpp"
@@ -129,15 +131,18 @@ class Check {
         return true;
     }
 
-    /// From the chunks of one array to one of another of the same rank, or from there.
+    /// From the chunks of one array to one of another of the same rank, or from there; each chunk is named once.
     bool is_transfer(const trace::Task& t) const {
         if (t.uses.size() < 2) return false;
         const trace::Use& to = t.uses.front();
-        return std::all_of(t.uses.begin() + 1, t.uses.end(), [&](const trace::Use& from) {
-            return !to.empty && !from.empty && from.rank == to.rank &&
-                   arrays_.at(from.array)->element_bytes == arrays_.at(to.array)->element_bytes &&
-                   graph::overlaps(from.region, to.region, to.rank);
-        });
+        std::set<std::pair<trace::Number, std::uint32_t>> named{{to.array, to.chunk}};
+        return !to.is_piece && !to.gathers &&
+               std::all_of(t.uses.begin() + 1, t.uses.end(), [&](const trace::Use& from) {
+                   return !to.empty && !from.empty && !from.is_piece && !from.gathers && from.rank == to.rank &&
+                          named.emplace(from.array, from.chunk).second &&
+                          arrays_.at(from.array)->element_bytes == arrays_.at(to.array)->element_bytes &&
+                          graph::overlaps(from.region, to.region, to.rank);
+               });
     }
 
     /// Behind the uses that a program names stand the pieces of each gathered region.

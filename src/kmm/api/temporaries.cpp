@@ -105,6 +105,8 @@ std::uint32_t Temporaries::use_of_part(Task& task, memory::Chunk& chunk) {
         Use& use = task.uses.emplace_back();
         use.chunk = &chunk;
         use.role = Use::Role::part;
+    } else if (known->role == Use::Role::part) {
+        known->role = Use::Role::parts;
     }
     task.uses[index].needs_content = true;
     return index;

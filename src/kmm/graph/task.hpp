@@ -47,6 +47,7 @@ struct Unset {
     std::uint32_t index = 0;  ///< of the view, or of the use whose whole chunk it is
     bool whole_chunk = false;
     std::int64_t extents[detail::max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};  ///< of the region
+    std::uintptr_t address = 0;                                         ///< set when the task is placed
 };
 
 struct Task;
@@ -251,7 +252,8 @@ struct Task {
     Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together
 
     // ---- what it does
-    void** addresses = nullptr;  ///< once it is placed: of a function one for each view, of a transfer for each use
+    /// Set when it is placed: of a function one for each view, of a transfer for each use, of a kernel none.
+    void** addresses = nullptr;
     List<AccessLayout, UseOfReserve::no> layouts{own_memory};  ///< of functions, and in debug mode
     List<AddressPatch, UseOfReserve::no> patches{own_memory};  ///< of kernels
     union {
@@ -305,10 +307,6 @@ struct Task {
     }
     std::span<const Unset> unset() const noexcept {
         return cold != nullptr ? std::span<const Unset>(cold->unset) : std::span<const Unset>();
-    }
-    /// Whether the task uses the chunk only as this one part of a region. O(parts of its regions).
-    bool is_only_part(std::uint32_t use) const noexcept {
-        return uses[use].role == Use::Role::part && std::ranges::count(boxes(), use, &BoxTransfer::source) == 1;
     }
     std::span<const TaskNumber> open_data_predecessors() const noexcept {
         return cold != nullptr ? std::span<const TaskNumber>(cold->open_data_predecessors)

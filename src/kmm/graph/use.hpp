@@ -19,7 +19,7 @@ namespace kmm::graph {
 struct ContentNeeds {
     bool needs_content : 1 = false;  ///< it must be there before the task runs
     bool writes : 1 = false;         ///< some of it
-    bool replaces : 1 = false;       ///< all of it, so that all other users came before
+    bool replaces : 1 = false;       ///< all of it; the task comes after all earlier users
 
     /// A full overwrite: the new content does not depend on the old.
     bool owes_nothing() const noexcept { return writes && replaces && !needs_content; }
@@ -31,11 +31,12 @@ struct Use : ContentNeeds {
     enum class Role : std::uint8_t {
         chunk,   ///< it works on the chunk
         source,  ///< it copies from the chunk, wherever that is when the task is placed
-        part,    ///< it reads the chunk only as a part of regions that cross chunks (Across)
         region,  ///< the temporary of an Across, which placement fills, or has the chunks read instead
+        part,    ///< it reads the chunk only as a part of one region that crosses chunks (Across)
+        parts,   ///< likewise of several
     };
-    /// Which replica of the chunk the task works on; the order is that of what it needs. Those of parts and of regions
-    /// are chosen whenever the task is placed (memory/forms.cpp), and hold until it is placed again.
+    /// Which replica of the chunk the task works on. Ordered: a later value needs more of a replica. Those of parts and
+    /// of regions are chosen whenever the task is placed (memory/forms.cpp), and hold until it is placed again.
     enum class Place : std::uint8_t {
         none,      ///< no replica: the chosen form needs none, or needs it no longer
         anywhere,  ///< one in any memory: its content is copied from there
@@ -50,8 +51,8 @@ struct Use : ContentNeeds {
     bool is_small_part = false;
     memory::MemoryIndex memory;      ///< where the task uses the chunk, once it is placed
     memory::Chunk* chunk = nullptr;  ///< never null once the task is committed
-    std::uint64_t content_at = 0;    ///< when the task was placed: the replica's
-    std::uint64_t replaced_at = 0;   ///< when the task was placed: the chunk's
+    std::uint64_t content_at = 0;    ///< of the latest copy whose content the task may read, when it was placed
+    std::uint64_t replaced_at = 0;   ///< the chunk's, when the task was placed
 
     void copy_from_anywhere() noexcept {
         role = Role::source;
@@ -60,7 +61,9 @@ struct Use : ContentNeeds {
     }
     /// Whether the task needs a block for the chunk in its own memory.
     bool needs_block() const noexcept { return place >= Place::ghost; }
-    /// Whether the block of the chunk counts for the size of the task: one with forms is the size of its temporaries.
+    bool is_part() const noexcept { return role == Role::part || role == Role::parts; }
+    /// Whether the block of the chunk counts for the size of the task. A region counts by its temporary, and not by the
+    /// chunks that it is read from.
     bool takes_room() const noexcept { return role == Role::chunk || role == Role::region; }
 };
 static_assert(sizeof(Use) == 32);

@@ -171,8 +171,8 @@ struct Array {
     /// Constant: the array is cut along the slowest axis alone, and the size of each chunk but the last is a multiple
     /// of the heap's alignment.
     bool is_stack = false;
-    std::uint64_t users = 0;           ///< accesses of unsettled tasks
-    std::uint64_t uses_to_come = 0;    ///< of a temporary: accesses of tasks that the schedule has not been told of
+    std::uint64_t users = 0;           ///< uses by unsettled tasks
+    std::uint64_t uses_to_come = 0;    ///< of a temporary: by tasks that the schedule has not been told of
     PerMemory<ChunkRange> written_by;  ///< by memory: chunks that kernels there write; filled in by the schedule
     PerMemory<Neighbours> neighbours;  ///< by memory; of a stack
     /// Bytes of its chunks that submits so far have written: its share of graph::HeldBytes. Guarded by the order lock;

@@ -42,7 +42,7 @@ Chunk& temporary(const Task& task, const Across& across) noexcept { return *task
 /// task uses by itself, too, the one that needs most of it decides. O(parts).
 void set_places(Task& task) noexcept {
     for (Use& u : task.uses)
-        if (u.role == Use::Role::part) u.place = Use::Place::none;
+        if (u.is_part()) u.place = Use::Place::none;
     for (const Across& across : task.across()) {
         const bool is_in_place = across.form == Across::Form::in_place;
         task.uses[across.use].place = is_in_place ? Use::Place::none : Use::Place::here;
@@ -155,7 +155,7 @@ bool Residency::have_room_beside(const Task& task, std::size_t bytes) noexcept {
 
 /// Marks the parts that are fetched without the rest of their chunk, as ghosts: of chunks of which the task reads
 /// little, and which are on another device, or on the host and written by other devices alone. False: gathering the
-/// region is better than reading it in place. O(parts squared).
+/// region is better than reading it in place. O(parts + uses).
 bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
     const MemoryIndex m = task.memory;
     std::size_t bytes_in_place = 0;  // read of chunks that are here, or are fetched as a whole
@@ -173,7 +173,7 @@ bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
             bytes_in_place += part_bytes;
             continue;
         }
-        if (source == m || !task.is_only_part(box.source)) return false;
+        if (source == m || task.uses[box.source].role != Use::Role::part) return false;
         across.ghosts |= std::uint64_t{1} << i;
         if (c.replicas[m].address == 0) places_bytes += c.size_bytes;
     }
@@ -447,7 +447,8 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
 
 // ---------------------------------------------------------------------------------------------------------- placement
 
-/// The task has its memory: what is gathered is requested, and what the task uses no more is not kept for it.
+/// The task has its memory: requests what is gathered, and removes the next uses of parts and temporaries that the
+/// chosen forms do not need.
 void Residency::finish_forms(Task& task) {
     for (const Across& across : task.across()) {
         if (across.form == Across::Form::in_place)
@@ -456,9 +457,8 @@ void Residency::finish_forms(Task& task) {
             gather(task, across);
     }
     for (Use& u : task.uses) {
-        const bool is_over = u.role == Use::Role::part     ? !u.needs_block()
-                             : u.role == Use::Role::region ? u.place == Use::Place::none
-                                                           : false;
+        const bool is_over =
+            u.is_part() ? !u.needs_block() : u.role == Use::Role::region && u.place == Use::Place::none;
         if (!is_over) continue;
         u.place = Use::Place::none;
         u.content_at = 0;
@@ -482,11 +482,11 @@ void Residency::note_gathered(Task& task) noexcept {
 void Residency::fetch_ghosts(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     for (std::uint32_t i = 0; i < across.num_parts; ++i) {
-        graph::BoxTransfer part = task.boxes()[across.first_box + i];
-        Chunk& c = *task.uses[part.source].chunk;
-        if (!across.is_ghost(i) || holds_part(c, m, part.box)) continue;
+        Chunk& c = chunk_of_part(task, across, i);
+        if (!across.is_ghost(i) || holds_part(c, m, task.boxes()[across.first_box + i].box)) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;  // as in `fetch`
+        graph::BoxTransfer part = task.boxes()[across.first_box + i];
         const graph::Box box = box_to_fetch(c, part.box);
         if (!graph::equal(box, part.box)) {
             part.box = box;

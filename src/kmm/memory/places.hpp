@@ -1,6 +1,6 @@
 // The blocks that a task's uses need in its memory, and the addresses that its views see.
 //
-// Must not know: how blocks are found. Of a placed task, under the scheduler's baton.
+// Must not know: how blocks are found. Under the scheduler's baton; addresses are those of a placed task.
 #pragma once
 
 #include "kmm/graph/task.hpp"

@@ -192,7 +192,7 @@ std::size_t Residency::free_bytes(MemoryIndex m) const noexcept {
 std::size_t Residency::block_bytes_missing(const Task& task) const noexcept {
     std::size_t bytes = 0;
     for (const Use& u : task.uses)
-        if (u.needs_block() && u.role != Use::Role::part && u.chunk->replicas[task.memory].address == 0)
+        if (u.needs_block() && !u.is_part() && u.chunk->replicas[task.memory].address == 0)
             bytes += rounded(u.chunk->block_bytes());
     return bytes;
 }
@@ -408,6 +408,14 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
     return found;
 }
 
+/// Debug mode.
+void Residency::address_unset(Task& task) noexcept {
+    if (task.cold == nullptr) return;
+    for (graph::Unset& u : task.cold->unset)
+        u.address = reinterpret_cast<std::uintptr_t>(u.whole_chunk ? address_of(task.uses[u.index])
+                                                                   : address_of(task, task.views[u.index]));
+}
+
 /// Sets addresses and fences of a task whose chunks have blocks and whose copies are requested.
 void Residency::finish_placement(Task& task) {
     const MemoryIndex m = task.memory;
@@ -426,6 +434,7 @@ void Residency::finish_placement(Task& task) {
         r.add_what_a_task_awaits_to(task.fences, u.writes);
     }
     if (!task.across().empty()) note_gathered(task);
+    if (find_unset_) address_unset(task);
     // A kernel's addresses go into its parameters when it is issued.
     if (task.kind == graph::TaskKind::kernel) return;
     const bool is_transfer = task.kind == graph::TaskKind::transfer;

@@ -287,6 +287,7 @@ class Residency {
     Found allocate_missing(graph::Task& task, graph::Vector<Chunk*>* taken);
     Found allocate_side_by_side(graph::Task& task, graph::Vector<Chunk*>* taken);
     void finish_placement(graph::Task& task);
+    static void address_unset(graph::Task& task) noexcept;
     bool is_idle(const Replica& replica) const noexcept;
     /// Called when a replica has become evictable or was freed.
     static void may_exchange_again(Space& space) noexcept;

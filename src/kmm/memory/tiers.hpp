@@ -34,10 +34,10 @@ class Tiers {
     static constexpr MemoryIndex next_on_way(MemoryIndex from, MemoryIndex to) noexcept {
         return below(to) == from ? to : below(from).value_or(to);
     }
-    /// Work there is complete at a position of a lane of its device, and lanes wait for it on the device. Else threads
-    /// of the host do it: from when its dependencies are complete, until the thread says so.
+    /// Tasks and copies in this memory run on lanes of its device, and lanes wait for them on the device. Otherwise
+    /// they run on threads of the host, after their dependencies are complete.
     static constexpr bool has_lanes(MemoryIndex m) noexcept { return row(m).has_lanes; }
-    /// Of two different memories, or within a device.
+    /// Of two different memories, or within a device; within the host nothing is copied over a link.
     static constexpr Link link(MemoryIndex from, MemoryIndex to) noexcept {
         return row(from).links[static_cast<std::size_t>(to.kind())];
     }

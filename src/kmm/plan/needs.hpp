@@ -40,8 +40,8 @@ enum class Form : std::uint8_t {
     temporary,  ///< the task works on a copy of the region, in memory of its own: see Temporary
 };
 
-/// What one access needs. Of the content: valid where `first_of_chunk`, and then for all accesses of the task to the
-/// chunk or temporary.
+/// What one access needs. ContentNeeds are set for the first access of the task to a chunk or temporary, and cover all
+/// its accesses to it.
 struct Need : graph::ContentNeeds {
     Form form = Form::nothing;
     bool whole_chunk = false;        ///< in_place: the region is the chunk

@@ -34,11 +34,11 @@ class Admission {
     explicit Admission(memory::Residency& residency)
         : residency_(residency), memories_(memory::PerMemory<Memory>::of_devices(residency.num_devices())) {}
 
-    /// Once for each task, in the order of submission; all tasks of a submit before one of them is placed. O(accesses).
+    /// Once for each task, in the order of submission; all tasks of a submit before one of them is placed. O(uses).
     void add(graph::Task& task);
-    /// What may be evicted for the task; empty: it has to wait (`hold_back`). O(accesses + memories), amortised.
+    /// What may be evicted for the task; empty: it has to wait (`hold_back`). O(uses + memories), amortised.
     std::optional<memory::Room> room_for(const graph::Task& task);
-    /// The task was given its memory and has not changed any content yet. O(accesses + log tasks ahead of their turn).
+    /// The task was given its memory and has not changed any content yet. O(uses + log tasks ahead of their turn).
     void placed(graph::Task& task);
     /// The task will never need memory.
     void cancelled(graph::Task& task);

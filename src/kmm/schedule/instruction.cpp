@@ -1,6 +1,6 @@
 #include "kmm/schedule/instruction.hpp"
 
-#include "kmm/memory/places.hpp"
+#include "kmm/memory/chunk.hpp"
 
 namespace kmm::schedule {
 
@@ -88,17 +88,14 @@ void run_transfer(void* payload, detail::TaskContext&) {
 
 Fill fill_of(const graph::Task& task, const graph::Unset& unset) noexcept {
     Fill fill;
+    fill.address = unset.address;
+    const memory::Chunk& chunk = *task.uses[unset.whole_chunk ? unset.index : task.views[unset.index].use].chunk;
+    fill.element_bytes = chunk.array->element_bytes;
     if (unset.whole_chunk) {
-        const graph::Use& use = task.uses[unset.index];
-        fill.address = reinterpret_cast<std::uintptr_t>(memory::address_of(use));
-        fill.element_bytes = use.chunk->array->element_bytes;
-        fill.extents[detail::max_rank - 1] = static_cast<std::int64_t>(use.chunk->size_bytes / fill.element_bytes);
+        fill.extents[detail::max_rank - 1] = static_cast<std::int64_t>(chunk.size_bytes / fill.element_bytes);
         fill.strides[detail::max_rank - 1] = 1;
         return fill;
     }
-    const graph::View& view = task.views[unset.index];
-    fill.address = reinterpret_cast<std::uintptr_t>(memory::address_of(task, view));
-    fill.element_bytes = task.uses[view.use].chunk->array->element_bytes;
     std::copy_n(unset.extents, detail::max_rank, fill.extents);
     std::copy_n(task.layouts[unset.index].strides, detail::max_rank, fill.strides);
     return fill;

@@ -61,7 +61,7 @@ struct Fill {
     std::int64_t strides[detail::max_rank] = {};  ///< in elements
 };
 
-/// What the task finds without content, once it has addresses.
+/// What the task finds without content, once it is placed. Any thread.
 Fill fill_of(const graph::Task& task, const graph::Unset& unset) noexcept;
 
 /// What lists of instructions are made of, and what their spans point to, is copied by `InstructionList::push`.

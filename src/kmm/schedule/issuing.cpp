@@ -424,7 +424,7 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
 }
 
 /// What a task reads of a chunk is worth keeping instead of the chunk where it is a small part of it, in long runs, and
-/// nothing else of the chunk is used. O(parts squared).
+/// nothing else of the chunk is used. O(parts).
 void Scheduler::mark_small_parts(Task& task) noexcept {
     constexpr std::size_t largest_share = 8;          // an eighth
     constexpr std::size_t shortest_run_bytes = 1024;  // shorter ones, one by one, take a link as long as the chunk
@@ -433,7 +433,7 @@ void Scheduler::mark_small_parts(Task& task) noexcept {
             graph::Use& use = task.uses[box.source];
             if (box.size_bytes() > use.chunk->size_bytes / largest_share) continue;
             if (box.run_bytes < shortest_run_bytes && box.num_axes != 0) continue;
-            use.is_small_part = task.is_only_part(box.source);
+            use.is_small_part = use.role == graph::Use::Role::part;
         }
 }
 

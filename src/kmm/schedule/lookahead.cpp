@@ -51,7 +51,7 @@ class TaskGraph {
         for (Node t : nodes)
             for (const Use& u : t->uses) {
                 if (!may_step()) return false;
-                if (u.chunk == &chunk && u.role != Use::Role::part) return true;
+                if (u.chunk == &chunk && !u.is_part()) return true;
             }
         return false;
     }

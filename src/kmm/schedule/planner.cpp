@@ -9,8 +9,6 @@ namespace kmm::schedule {
 using graph::Task;
 using Index = Rollout::Index;
 
-namespace {}  // namespace
-
 void Planner::begin(memory::MemoryIndex memory) {
     memory_ = memory;
     tasks_.clear();

@@ -154,7 +154,7 @@ inline void add_across(Task& task, std::vector<Access>& accesses, std::uint32_t 
         box.box = box_of(chunk_begin + piece.part.begin, chunk_begin + piece.part.end);
         box.set_shape(1, chunk_box, box_of(region.begin, region.end), unit);
         Use& part = task.uses[box.source];
-        if (is_new) part.role = Use::Role::part;
+        if (is_new || part.is_part()) part.role = is_new ? Use::Role::part : Use::Role::parts;
         part.needs_content = true;
         accesses.push_back({box.source, piece.part});
     }
@@ -164,7 +164,7 @@ inline void add_across(Task& task, std::vector<Access>& accesses, std::uint32_t 
 inline void mark_small_parts(Task& task) {
     for (const BoxTransfer& box : task.boxes()) {
         Use& use = task.uses[box.source];
-        use.is_small_part = 2 * box.size_bytes() <= use.chunk->size_bytes && task.is_only_part(box.source);
+        use.is_small_part = 2 * box.size_bytes() <= use.chunk->size_bytes && use.role == Use::Role::part;
     }
 }
 

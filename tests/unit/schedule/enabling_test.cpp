@@ -1,7 +1,7 @@
 // How many tasks become possible with one: of the schedule's tasks (Lookahead) and of a plan's copy of them (Rollout),
 // which must agree.
 //
-// All chunks have content. Of one that has none, the schedule takes what a task needs as there, and a plan as missing.
+// All chunks have content: for a chunk without any the schedule counts it as present, a plan as missing.
 #include <gtest/gtest.h>
 
 #include <algorithm>

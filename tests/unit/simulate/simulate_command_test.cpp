@@ -92,6 +92,8 @@ TEST(SimulateCommand, plays_a_record_that_is_cut_off_between_a_transfer_and_its_
 
 TEST(SimulateCommand, refuses_a_record_that_no_runtime_has_written) {
     const std::string task = "kernel 1 on=g0 name=\"k\" chunk=0/1 space=0+1 grid=1,1,1 block=1,1,1";
+    const std::string copy = "array 2 element=8 box=0:512 chunks=0:512 temporary=4\n";
+    const std::string move = "transfer h1 on=g0 name=\"t\" chunk=0/1 space=0+1";
     const std::pair<std::string, std::string> wrong[] = {
         {"runtime driver=host limits=1048576,65536 lanes=g0.c0,g0.up,g0.f0\n", "the lanes of its second line"},
         {machine + four_chunks + four_chunks, "there are two arrays 1"},
@@ -107,6 +109,10 @@ TEST(SimulateCommand, refuses_a_record_that_no_runtime_has_written) {
         {machine + four_chunks + task + " r1[0]@0:129=c\n", "task 1: its region of array 1 is not in the chunk"},
         {machine + "kernel 1 on=host name=\"k\" chunk=0/1 space=0+1 grid=1,1,1 block=1,1,1\n", "runs on a device"},
         {machine + "transfer h1 on=g0 name=\"t\" chunk=0/1 space=0+1\n", "it is no transfer"},
+        {machine + four_chunks + move + " o1[0]@0:128=cw r1[0]@0:128=ca\n", "it is no transfer"},
+        {machine + four_chunks + copy + move + " o2[0]@0:512=wx r1[0]@0:128=ca r1[0]@0:128=ca\n", "it is no transfer"},
+        {machine + four_chunks + copy + move + " o2[0]@0:512=wx r1[0]@0:128=cp\n", "it is no transfer"},
+        {machine + four_chunks + copy + move + " o2[0]@0:512=wxg r1[0]@0:128=ca\n", "it is no transfer"},
         {machine + four_chunks + task + " r1[0]@0:9=cg\n", "array 1 is no temporary"},
         {machine + four_chunks + "array 2 element=8 box=64:192 chunks=64:192 temporary=2\n" + task +
              " r2[0]@64:192=cg r1[0]@64:128=cp\n",
