@@ -28,12 +28,8 @@ constexpr std::uint32_t most_times_laid = 8;
 // is gathered in this memory, for good.
 constexpr std::uint32_t most_times_in_vain = 64;
 
-const Use& part(const Task& task, const Across& across, std::uint32_t i) noexcept {
-    return task.uses[task.boxes()[across.first_box + i].source];
-}
-
 Chunk& chunk_of_part(const Task& task, const Across& across, std::uint32_t i) noexcept {
-    return *part(task, across, i).chunk;
+    return *task.uses[task.boxes()[across.first_box + i].source].chunk;
 }
 
 Chunk& temporary(const Task& task, const Across& across) noexcept { return *task.uses[across.use].chunk; }

@@ -7,8 +7,8 @@
 
 namespace kmm::schedule {
 
-using graph::Use;
 using graph::Task;
+using graph::Use;
 
 namespace {
 
