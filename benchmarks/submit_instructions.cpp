@@ -38,9 +38,18 @@ Array<float> zeros(const RuntimeHandle& rt, std::int64_t size) {
     return a;
 }
 
+__global__ void smooth(kmm::GPUSubviewMut<float> out, kmm::GPUSubview<float> around) {
+    if (threadIdx.x == 0) out[out.begin()] = around[around.begin()];
+}
+
 kmm::IndexMap chunk(int i) {
     const std::int64_t first = (i + num_chunks) % num_chunks * n;
     return kmm::range(first, first + n);
+}
+
+kmm::IndexMap with_border(int i) {
+    const std::int64_t first = i * n;
+    return kmm::range(first - 1, first + n + 1);
 }
 
 }  // namespace
@@ -50,8 +59,9 @@ int main(int argc, char** argv) {
     const int count = argc == 3 ? std::atoi(argv[2]) : 0;
     const bool is_stencil = std::strcmp(shape, "stencil") == 0;
     const bool is_chain = std::strcmp(shape, "chain") == 0;
-    if (count <= 0 || (!is_stencil && !is_chain && std::strcmp(shape, "independent") != 0)) {
-        std::fprintf(stderr, "usage: submit_instructions independent|chain|stencil COUNT\n");
+    const bool is_halo = std::strcmp(shape, "halo") == 0;
+    if (count <= 0 || (!is_stencil && !is_chain && !is_halo && std::strcmp(shape, "independent") != 0)) {
+        std::fprintf(stderr, "usage: submit_instructions independent|chain|stencil|halo COUNT\n");
         return 2;
     }
     kmm::RuntimeConfig config;
@@ -60,21 +70,26 @@ int main(int argc, char** argv) {
     const RuntimeHandle rt = kmm::make_runtime(config);
     const kmm::ResourceId device(kmm::DeviceId(0));
     std::vector<Array<float>> arrays;
-    for (int i = 0; i < (is_stencil ? 2 : is_chain ? 1 : num_arrays); ++i)
-        arrays.push_back(zeros(rt, is_stencil ? n * num_chunks : n));
+    for (int i = 0; i < (is_stencil || is_halo ? 2 : is_chain ? 1 : num_arrays); ++i)
+        arrays.push_back(zeros(rt, is_stencil || is_halo ? n * num_chunks : n));
     rt.synchronize();
     std::atomic<bool> is_open{false};
     rt.submit(kmm::ResourceId::host(), kmm::Host([&] { is_open.wait(false); }));
     const auto add = GPUKernel(increment, dim3(32)).grid(dim3(1));
     const auto step = GPUKernel(relax, dim3(32)).grid(dim3(1));
+    const auto halo_step = GPUKernel(smooth, dim3(32)).grid(dim3(1));
     for (int i = 0; i < count; ++i) {
-        if (!is_stencil) {
+        if (!is_stencil && !is_halo) {
             rt.submit(device, add, kmm::write(arrays[static_cast<std::size_t>(i) % arrays.size()]));
             continue;
         }
         const int c = i % num_chunks;
         Array<float>& out = arrays[static_cast<std::size_t>(i / num_chunks % 2)];
         const Array<float>& in = arrays[static_cast<std::size_t>(1 - i / num_chunks % 2)];
+        if (is_halo) {
+            rt.submit(device, halo_step, kmm::overwrite(out[chunk(c)]), in[with_border(c)]);
+            continue;
+        }
         rt.submit(device, step, kmm::overwrite(out[chunk(c)]), in[chunk(c - 1)], in[chunk(c)], in[chunk(c + 1)]);
     }
     is_open.store(true);

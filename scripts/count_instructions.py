@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the instructions of a submit in three shapes, under callgrind, and compares them with the figures that are kept in
+"""Counts the instructions of a submit in four shapes, under callgrind, and compares them with the figures that are kept in
 benchmarks/submit_instructions.json: a difference of more than 2 % is an error.
 
     count_instructions.py PROGRAM [--write]
@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 KEPT = Path(__file__).resolve().parent.parent / "benchmarks" / "submit_instructions.json"
-SHAPES = ("independent", "chain", "stencil")
+SHAPES = ("independent", "chain", "stencil", "halo")
 FEW, MANY = 1000, 3000
 TOLERANCE = 0.02
 OURS = re.compile(r"^(\S+ )?(kmm::|main\b)")

@@ -189,7 +189,6 @@ void Player::add(const trace::Task& told) {
     t.chunk_index = told.chunk_index;
     for (const trace::Use& use : told.uses)
         if (!use.is_piece) add_use(t, use);
-    if (t.kind == graph::TaskKind::transfer) add_boxes(t, told);
     add_across(t, told);
     for (const trace::Predecessor& p : told.predecessors) t.predecessors.push_back({p.task, p.data});
     if ((graph::is_helper(told.number) ? table_.add_helper(&t) : table_.add(&t)) != told.number)
@@ -232,19 +231,6 @@ void Player::add_use(graph::Task& t, const trace::Use& told) {
     t.layouts.emplace_back();
 }
 
-/// One for each source; of a transfer with one box it is where both sides meet.
-void Player::add_boxes(graph::Task& t, const trace::Task& told) {
-    const trace::Use& to = told.uses.front();
-    const memory::Array& array = *arrays_.at(to.array);
-    for (std::uint32_t i = 1; i < told.uses.size(); ++i) {
-        const trace::Use& from = told.uses[i];
-        graph::BoxTransfer& box = t.cold_part(graph::UseOfReserve::no).boxes.emplace_back();
-        box.source = i;
-        box.box = told.uses.size() == 2 ? graph::intersection(from.region, to.region) : from.region;
-        box.set_shape(from.rank, arrays_.at(from.array)->box(from.chunk), array.box(to.chunk), array.element_bytes);
-    }
-}
-
 /// The parts of each region stand behind those of the region before.
 void Player::add_across(graph::Task& t, const trace::Task& told) {
     auto next = told.uses.begin();
@@ -257,18 +243,17 @@ void Player::add_across(graph::Task& t, const trace::Task& told) {
         graph::Across& across = cold.across.emplace_back();
         across.use = i;
         across.num_parts = temporary.num_pieces;
-        across.first_box = static_cast<std::uint32_t>(cold.boxes.size());
+        across.first_part = static_cast<std::uint32_t>(cold.parts.size());
         const detail::Box& box = temporary.region;
         const detail::Box first = array.box(next->chunk);
         across.may_be_in_place = array.is_stack && std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
                                  std::equal(box.end + 1, std::end(box.end), first.end + 1);
+        across.region = next->region;
         for (std::uint32_t k = 0; k < across.num_parts; ++k, ++next) {
-            graph::BoxTransfer& transfer = cold.boxes.emplace_back();
-            transfer.source = use_of(t, *next);
-            transfer.destination = i;
-            transfer.box = next->region;
-            transfer.set_shape(next->rank, array.box(next->chunk), box, array.element_bytes);
-            t.uses[transfer.source].needs_content = true;
+            across.region = graph::around(across.region, next->region);
+            const std::uint32_t part = use_of(t, *next);
+            cold.parts.emplace_back() = part;
+            t.uses[part].needs_content = true;
         }
     }
 }

@@ -53,7 +53,6 @@ class Player final : private schedule::Outbox, private trace::Sink {
     void count_held(graph::Task& task);
     std::uint32_t use_of(graph::Task& task, const trace::Use& told);
     void add_use(graph::Task& task, const trace::Use& told);
-    void add_boxes(graph::Task& task, const trace::Task& told);
     void add_across(graph::Task& task, const trace::Task& told);
     void handle(const Done& done);
     void returned(graph::Task& task);

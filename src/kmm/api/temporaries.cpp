@@ -4,7 +4,6 @@
 
 namespace kmm::detail {
 
-using graph::BoxTransfer;
 using graph::Task;
 using graph::Use;
 
@@ -118,25 +117,20 @@ void Temporaries::add_across(Task& task, std::uint32_t use, std::uint32_t tempor
     const plan::Temporary& t = plan.temporaries()[temporary];
     const Source source{*draft.binding, request, task, plan.pieces(t), t, draft.array->element_bytes()};
     graph::ColdPart& cold =
-        task.cold_part(graph::UseOfReserve::no, sizeof(graph::Across) + t.num_pieces * sizeof(BoxTransfer));
-    cold.boxes.reserve_more(t.num_pieces);
+        task.cold_part(graph::UseOfReserve::no, sizeof(graph::Across) + t.num_pieces * sizeof(std::uint32_t));
+    cold.parts.reserve_more(t.num_pieces);
     task.uses.reserve_more(t.num_pieces);
     graph::Across& across = cold.across.emplace_back();
+    across.region = request.region;
     across.use = use;
     across.num_parts = t.num_pieces;
-    across.first_box = static_cast<std::uint32_t>(cold.boxes.size());
+    across.first_part = static_cast<std::uint32_t>(cold.parts.size());
     const memory::Array& data = *source.binding.data;
     across.may_be_in_place = t.may_be_in_place && data.is_stack;
     across.offset_from_first_part =
         offset_in(source.box_of(*source.pieces), request.region, source.rank()) * source.element_bytes;
-    for (std::uint32_t i = 0; i < t.num_pieces; ++i) {
-        const plan::Piece& piece = source.pieces[i];
-        BoxTransfer& box = cold.boxes.emplace_back();
-        box.source = use_of_part(task, source.binding.touch(piece.chunk));
-        box.destination = use;
-        box.box = piece.box;
-        box.set_shape(source.rank(), source.box_of(piece), t.box, source.element_bytes);
-    }
+    for (std::uint32_t i = 0; i < t.num_pieces; ++i)
+        cold.parts.emplace_back() = use_of_part(task, source.binding.touch(source.pieces[i].chunk));
 }
 
 /// One for each piece: beside the temporary only one chunk must find room at a time.

@@ -10,7 +10,8 @@
 
 namespace kmm::graph {
 
-/// One box of a transfer: runs that are contiguous on both sides, repeated along axes, slowest first.
+/// One box that is moved: runs that are contiguous on both sides, repeated along axes, slowest first. Records keep none
+/// of them: they follow from the boxes of chunks (memory::MovedBoxes).
 struct BoxTransfer {
     std::uint32_t source = 0;  ///< uses of the task
     std::uint32_t destination = 0;
@@ -44,8 +45,9 @@ struct Across {
     };
     static constexpr std::size_t most_parts = 64;
 
-    std::uint32_t use = 0;        ///< of the temporary
-    std::uint32_t first_box = 0;  ///< Task::boxes: for each part, in the order of the chunks, its use and its box
+    detail::Box region;            ///< in the array's indices
+    std::uint32_t use = 0;         ///< of the temporary
+    std::uint32_t first_part = 0;  ///< in ColdPart::parts
     std::uint32_t num_parts = 0;
     bool may_be_in_place = false;  ///< the chunks are neighbours along the slowest axis
     Form form = Form::gather;      ///< valid once the task is placed

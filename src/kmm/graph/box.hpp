@@ -40,6 +40,15 @@ inline Box intersection(const Box& a, const Box& b) noexcept {
     }
     return r;
 }
+/// The smallest box that holds both.
+inline Box around(const Box& a, const Box& b) noexcept {
+    Box r;
+    for (std::size_t k = 0; k < max_rank; ++k) {
+        r.begin[k] = a.begin[k] < b.begin[k] ? a.begin[k] : b.begin[k];
+        r.end[k] = a.end[k] > b.end[k] ? a.end[k] : b.end[k];
+    }
+    return r;
+}
 /// Of a box inside an array, whose elements a number can count; 0 for an empty box of any extents.
 inline std::int64_t volume(const Box& b) noexcept {
     if (is_empty(b)) return 0;

@@ -179,8 +179,8 @@ inline constexpr std::size_t edges_of_use = 2;
 struct alignas(RecordMemory::alignment_bytes) ColdPart {
     RecordMemory own_memory;  ///< of its lists
     List<Across, UseOfReserve::no> across{own_memory};
-    List<BoxTransfer, UseOfReserve::no> boxes{own_memory};  ///< of a transfer; what `across` gathers
-    List<Unset> unset{own_memory};                          ///< debug mode only
+    List<std::uint32_t, UseOfReserve::no> parts{own_memory};  ///< of `across`: uses, in the order of the chunks
+    List<Unset> unset{own_memory};                            ///< debug mode only
     /// Of a device function: not settled when it was issued, and a failure there skips it.
     List<TaskNumber> open_data_predecessors{own_memory};
     std::shared_ptr<const Unworded> unworded;  ///< what the task itself ended with, unless `thrown` says it
@@ -297,13 +297,13 @@ struct Task {
         return cold != nullptr ? std::span<Across>(cold->across) : std::span<Across>();
     }
     std::span<const Across> across() const noexcept { return const_cast<Task&>(*this).across(); }
-    std::span<BoxTransfer> boxes() noexcept {
-        return cold != nullptr ? std::span<BoxTransfer>(cold->boxes) : std::span<BoxTransfer>();
+    /// The use of each part of the region. Of a task that has such a region.
+    std::span<const std::uint32_t> parts_of(const Across& across) const noexcept {
+        return std::span<const std::uint32_t>(cold->parts).subspan(across.first_part, across.num_parts);
     }
-    std::span<const BoxTransfer> boxes() const noexcept { return const_cast<Task&>(*this).boxes(); }
-    /// One for each part of the region.
-    std::span<const BoxTransfer> boxes_of(const Across& across) const noexcept {
-        return boxes().subspan(across.first_box, across.num_parts);
+    Use& part(const Across& across, std::uint32_t i) noexcept { return uses[cold->parts[across.first_part + i]]; }
+    const Use& part(const Across& across, std::uint32_t i) const noexcept {
+        return const_cast<Task&>(*this).part(across, i);
     }
     std::span<const Unset> unset() const noexcept {
         return cold != nullptr ? std::span<const Unset>(cold->unset) : std::span<const Unset>();

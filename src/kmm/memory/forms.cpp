@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kmm/memory/heap_fences.hpp"
+#include "kmm/memory/moved_boxes.hpp"
 #include "kmm/memory/residency.hpp"
 
 namespace kmm::memory {
@@ -29,7 +30,7 @@ constexpr std::uint32_t most_times_laid = 8;
 constexpr std::uint32_t most_times_in_vain = 64;
 
 Chunk& chunk_of_part(const Task& task, const Across& across, std::uint32_t i) noexcept {
-    return *task.uses[task.boxes()[across.first_box + i].source].chunk;
+    return *task.part(across, i).chunk;
 }
 
 Chunk& temporary(const Task& task, const Across& across) noexcept { return *task.uses[across.use].chunk; }
@@ -44,7 +45,7 @@ void set_places(Task& task) noexcept {
         task.uses[across.use].place = is_in_place ? Use::Place::none : Use::Place::here;
         if (across.form == Across::Form::gathered) continue;
         for (std::uint32_t i = 0; i < across.num_parts; ++i) {
-            Use& u = task.uses[task.boxes()[across.first_box + i].source];
+            Use& u = task.part(across, i);
             const auto place = !is_in_place         ? Use::Place::anywhere
                                : across.is_ghost(i) ? Use::Place::ghost
                                                     : Use::Place::here;
@@ -60,10 +61,13 @@ bool ghosts_have_places(const Task& task, const Across& across) noexcept {
     return true;
 }
 
-/// What the task reads of the chunk. The use has one part. O(parts).
-const graph::BoxTransfer& box_of(const Task& task, const Use& part) noexcept {
+/// That the use is a part of. It has one part. O(parts).
+const Across& region_of(const Task& task, const Use& part) noexcept {
     const auto index = static_cast<std::uint32_t>(&part - task.uses.data());
-    return *std::ranges::find(task.boxes(), index, &graph::BoxTransfer::source);
+    return *std::ranges::find_if(task.across(), [&](const Across& across) {
+        const auto parts = task.parts_of(across);
+        return std::ranges::find(parts, index) != parts.end();
+    });
 }
 
 /// Of a chunk of a stack: whole rows, if these are little too. They are one piece of memory, and other tasks at the
@@ -107,15 +111,16 @@ bool Residency::lie_side_by_side(const Task& task, const Across& across) const n
     return true;
 }
 
-/// Whether `m` holds that part of the chunk, as a ghost or in a valid replica.
-bool Residency::holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept {
+/// Whether `m` holds the region's part of the chunk, as a ghost or in a valid replica.
+bool Residency::holds_part(const Chunk& chunk, MemoryIndex m, const Across& across) noexcept {
     if (is_valid(chunk, m)) return true;
     const Replica& r = chunk.replicas[m];
-    return r.has_ghosts() && chunk.version != 0 && r.version == chunk.version && Ghosts::of(r).hold(part);
+    return r.has_ghosts() && chunk.version != 0 && r.version == chunk.version &&
+           Ghosts::of(r).hold(part_of(across, chunk));
 }
 
 bool Residency::lacks_part(const Task& task, const Use& part) noexcept {
-    return !holds_part(*part.chunk, task.memory, box_of(task, part).box);
+    return !holds_part(*part.chunk, task.memory, region_of(task, part));
 }
 
 /// Whether the part can be copied in without waiting for readers of the parts that are there.
@@ -126,7 +131,7 @@ bool Residency::comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box
 
 bool Residency::part_comes_beside(const Task& task, const Use& part) noexcept {
     const Chunk& c = *part.chunk;
-    return comes_beside(c, task.memory, box_to_fetch(c, box_of(task, part).box));
+    return comes_beside(c, task.memory, box_to_fetch(c, part_of(region_of(task, part), c)));
 }
 
 /// Whether kernels of other devices write the chunk, and none in `m`, as far as known. O(memories).
@@ -158,18 +163,18 @@ bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
     std::size_t places_bytes = 0;
     across.ghosts = 0;
     for (std::uint32_t i = 0; i < across.num_parts; ++i) {
-        const graph::BoxTransfer& box = task.boxes()[across.first_box + i];
-        const Chunk& c = *task.uses[box.source].chunk;
-        const std::size_t part_bytes = box.size_bytes();
+        const Use& part = task.part(across, i);
+        const Chunk& c = *part.chunk;
+        const std::size_t bytes = part_bytes(across, c);
         if (c.is_in_parts()) return false;  // the host holds these parts alone
         const MemoryIndex source = source_for(c, m);
         const bool comes_whole =
-            2 * part_bytes >= c.size_bytes || (source == Tiers::below(m) && !has_home_elsewhere(c, m));
+            2 * bytes >= c.size_bytes || (source == Tiers::below(m) && !has_home_elsewhere(c, m));
         if (is_valid(c, m) || comes_whole) {
-            bytes_in_place += part_bytes;
+            bytes_in_place += bytes;
             continue;
         }
-        if (source == m || task.uses[box.source].role != Use::Role::part) return false;
+        if (source == m || part.role != Use::Role::part) return false;
         across.ghosts |= std::uint64_t{1} << i;
         if (c.replicas[m].address == 0) places_bytes += c.size_bytes;
     }
@@ -181,8 +186,10 @@ bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
 std::size_t Residency::missing_across(const Task& task, const Across& across) const noexcept {
     if (holds_region(task, across)) return 0;
     std::size_t bytes = lie_side_by_side(task, across) ? 0 : temporary(task, across).size_bytes;
-    for (const graph::BoxTransfer& box : task.boxes_of(across))
-        if (!holds_part(*task.uses[box.source].chunk, task.memory, box.box)) bytes += box.size_bytes();
+    for (const std::uint32_t use : task.parts_of(across)) {
+        const Chunk& c = *task.uses[use].chunk;
+        if (!holds_part(c, task.memory, across)) bytes += part_bytes(across, c);
+    }
     return bytes;
 }
 
@@ -468,8 +475,8 @@ void Residency::note_gathered(Task& task) noexcept {
     for (const Across& across : task.across()) {
         if (across.form == Across::Form::in_place) continue;
         const std::uint64_t filled_at = temporary(task, across).replicas[task.memory].content_at;
-        for (const graph::BoxTransfer& box : task.boxes_of(across)) {
-            Use& u = task.uses[box.source];
+        for (const std::uint32_t use : task.parts_of(across)) {
+            Use& u = task.uses[use];
             u.content_at = std::max(u.content_at, filled_at);
         }
     }
@@ -479,15 +486,10 @@ void Residency::fetch_ghosts(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     for (std::uint32_t i = 0; i < across.num_parts; ++i) {
         Chunk& c = chunk_of_part(task, across, i);
-        if (!across.is_ghost(i) || holds_part(c, m, task.boxes()[across.first_box + i].box)) continue;
+        if (!across.is_ghost(i) || holds_part(c, m, across)) continue;
         const MemoryIndex from = source_for(c, m);
         if (from == m) continue;  // as in `fetch`
-        graph::BoxTransfer part = task.boxes()[across.first_box + i];
-        const graph::Box box = box_to_fetch(c, part.box);
-        if (!graph::equal(box, part.box)) {
-            part.box = box;
-            part.set_shape(c.array->rank, c.array->box(c.index), c.array->box(c.index), c.array->element_bytes);
-        }
+        const graph::Box box = box_to_fetch(c, part_of(across, c));
         Replica& s = c.replicas.at(from);
         Replica& d = c.replicas.at(m);
         // Beside other parts it comes after what these came after, and those who read them go on.
@@ -498,7 +500,7 @@ void Residency::fetch_ghosts(Task& task, const Across& across) {
             if (!is_beside || kind == UserKind::arrival) waits.add(f);
         });
         c.copied_at = ++tick_;
-        const Fence fence = requests_.copy_part(c, from, m, s.address, d.address, waits, task, part);
+        const Fence fence = requests_.copy_part(c, from, m, s.address, d.address, waits, task, box_in(c, box));
         d.content_at = c.copied_at;
         if (!is_beside) forget_users(d);
         add_user(d, UserKind::arrival, fence);
@@ -521,8 +523,8 @@ void Residency::gather(Task& task, const Across& across) {
     FenceSet waits;
     d.add_all_users_to(waits);
     region.memory = m;
-    for (const graph::BoxTransfer& box : task.boxes_of(across)) {
-        Use& u = task.uses[box.source];
+    for (const std::uint32_t use : task.parts_of(across)) {
+        Use& u = task.uses[use];
         u.memory = read_from(*u.chunk, m);
         u.chunk->replicas[u.memory].add_writers_to(waits);
     }
@@ -533,8 +535,8 @@ void Residency::gather(Task& task, const Across& across) {
     forget_users(d);
     add_user(d, UserKind::arrival, fence);
     d.version = to.version;
-    for (const graph::BoxTransfer& box : task.boxes_of(across)) {
-        const Use& u = task.uses[box.source];
+    for (const std::uint32_t use : task.parts_of(across)) {
+        const Use& u = task.uses[use];
         if (Replica* const s = u.chunk->replicas.find(u.memory)) {
             add_user(*s, UserKind::copy_read, fence);
             s->tick = ++tick_;

@@ -26,7 +26,7 @@ inline std::byte* address_of(const graph::Task& task, const graph::View& view) n
     if (use.place == graph::Use::Place::none)
         for (const graph::Across& a : task.across())
             if (a.use == view.use && a.form == graph::Across::Form::in_place)
-                return address_of(task.uses[task.boxes()[a.first_box].source]) + a.offset_from_first_part;
+                return address_of(task.part(a, 0)) + a.offset_from_first_part;
     std::byte* const chunk = address_of(use);
     return chunk == nullptr ? nullptr : chunk + view.offset_bytes;
 }

@@ -6,6 +6,7 @@
 
 #include "kmm/memory/heap_fences.hpp"
 #include "kmm/memory/move_cost.hpp"
+#include "kmm/memory/moved_boxes.hpp"
 #include "kmm/memory/places.hpp"
 
 namespace kmm::memory {
@@ -162,9 +163,9 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
     }
     for (const graph::Across& across : task.across()) {
         if (holds_region(task, across)) continue;
-        for (const graph::BoxTransfer& part : task.boxes_of(across)) {
-            const Use& u = task.uses[part.source];
-            cost.add(part.size_bytes(), !u.is_small_part && !holds_part(*u.chunk, m, part.box), false);
+        for (const std::uint32_t use : task.parts_of(across)) {
+            const Use& u = task.uses[use];
+            cost.add(part_bytes(across, *u.chunk), !u.is_small_part && !holds_part(*u.chunk, m, across), false);
         }
     }
     return cost.bytes();

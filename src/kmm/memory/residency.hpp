@@ -246,7 +246,7 @@ class Residency {
     std::size_t missing_across(const graph::Task& task, const graph::Across& across) const noexcept;
     bool holds_region(const graph::Task& task, const graph::Across& across) const noexcept;
     bool lie_side_by_side(const graph::Task& task, const graph::Across& across) const noexcept;
-    static bool holds_part(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept;
+    static bool holds_part(const Chunk& chunk, MemoryIndex m, const graph::Across& across) noexcept;
     static bool lacks_part(const graph::Task& task, const graph::Use& part) noexcept;
     static bool comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept;
     static bool part_comes_beside(const graph::Task& task, const graph::Use& part) noexcept;

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "kmm/base/text.hpp"
+#include "kmm/memory/moved_boxes.hpp"
 #include "kmm/plan/needs.hpp"
-#include "kmm/schedule/instruction.hpp"
 #include "kmm/trace/record_file.hpp"
 #include "kmm/trace/trace_file.hpp"
 
@@ -83,8 +83,9 @@ void add_uses(trace::Task& told, const graph::Task& task, const plan::Request* r
         tell_needs(told.uses.back(), use);
     }
     for (const graph::Across& across : task.across())
-        for (const graph::BoxTransfer& box : task.boxes_of(across)) {
-            told.uses.push_back(told_of(task.uses[box.source], graph::AccessKind::read, box.box));
+        for (const std::uint32_t part : task.parts_of(across)) {
+            const graph::Use& use = task.uses[part];
+            told.uses.push_back(told_of(use, graph::AccessKind::read, memory::part_of(across, *use.chunk)));
             told.uses.back().first_of_chunk = told.uses.back().needs_content = told.uses.back().is_piece = true;
         }
     if (task.kind != graph::TaskKind::transfer) return;
@@ -94,7 +95,7 @@ void add_uses(trace::Task& told, const graph::Task& task, const plan::Request* r
         tell_needs(told.uses.back(), use);
     }
     // Of a gather each box is the part of one source, of a write-back that of the destination as well.
-    const schedule::MovedBoxes boxes(task);
+    const memory::MovedBoxes boxes(task);
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         const graph::BoxTransfer box = boxes[i];
         told.uses[box.source].region = box.box;

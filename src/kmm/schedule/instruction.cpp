@@ -16,18 +16,6 @@ void set_shape(BoxMove& move, const graph::BoxTransfer& box, const std::int64_t*
 
 }  // namespace
 
-/// The destination is the first use, the others are sources; either is a temporary, whose box is its region.
-graph::BoxTransfer MovedBoxes::make(std::size_t i) const noexcept {
-    const memory::Chunk& from = *source(i).chunk;
-    const memory::Chunk& to = *task_.uses.front().chunk;
-    const graph::Box from_box = from.array->box(from.index), to_box = to.array->box(to.index);
-    graph::BoxTransfer made;
-    made.source = static_cast<std::uint32_t>(1 + i);
-    made.box = graph::intersection(from_box, to_box);
-    made.set_shape(to.array->rank, from_box, to_box, to.array->element_bytes);
-    return made;
-}
-
 BoxMove move_of(const graph::BoxTransfer& box, const void* source, void* destination) noexcept {
     BoxMove move;
     if (source == nullptr) return move;  // nothing was ever there

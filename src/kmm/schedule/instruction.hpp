@@ -13,35 +13,13 @@
 #include "driver/driver.hpp"
 #include "kmm/graph/room.hpp"
 #include "kmm/graph/task.hpp"
+#include "kmm/memory/moved_boxes.hpp"
 #include "kmm/schedule/kernel_times.hpp"
 
 namespace kmm::schedule {
 
 using driver::BoxMove;
-
-/// The boxes that a transfer moves, or that are gathered for a region which a task reads across chunks. Boxes of a
-/// transfer are not stored but computed, as the intersection of a temporary and a chunk, so that the size of a pending
-/// task does not depend on the number of chunks.
-class MovedBoxes {
-  public:
-    explicit MovedBoxes(const graph::Task& task) noexcept
-        : task_(task), stored_(task.boxes()), size_(stored_.empty() ? task.uses.size() - 1 : stored_.size()) {}
-    MovedBoxes(const graph::Task& task, const graph::Across& across) noexcept
-        : task_(task), stored_(task.boxes_of(across)), size_(stored_.size()) {}
-
-    std::size_t size() const noexcept { return size_; }
-    const graph::Use& source(std::size_t i) const noexcept {
-        return task_.uses[stored_.empty() ? 1 + i : stored_[i].source];
-    }
-    graph::BoxTransfer operator[](std::size_t i) const noexcept { return stored_.empty() ? make(i) : stored_[i]; }
-
-  private:
-    graph::BoxTransfer make(std::size_t i) const noexcept;
-
-    const graph::Task& task_;
-    std::span<const graph::BoxTransfer> stored_;
-    std::size_t size_;
-};
+using memory::MovedBoxes;
 
 /// A box of a transfer, between the replicas of its chunks.
 BoxMove move_of(const graph::BoxTransfer& box, const void* source, void* destination) noexcept;

@@ -83,11 +83,10 @@ void Scheduler::note_lane_wish(Task& task) {
 void Scheduler::note_neighbours(const Task& task) {
     for (const graph::Across& across : task.across()) {
         if (!across.may_be_in_place) continue;
-        const auto boxes = task.boxes_of(across);
-        const memory::Chunk& first = *task.uses[boxes.front().source].chunk;
+        const memory::Chunk& first = *task.part(across, 0).chunk;
         memory::Neighbours& neighbours = first.array->neighbours[task.memory];
         neighbours.chunks.add(first.index);
-        neighbours.chunks.add(task.uses[boxes.back().source].chunk->index);
+        neighbours.chunks.add(task.part(across, across.num_parts - 1).chunk->index);
     }
 }
 
@@ -428,13 +427,16 @@ Fence Scheduler::copy(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, st
 void Scheduler::mark_small_parts(Task& task) noexcept {
     constexpr std::size_t largest_share = 8;          // an eighth
     constexpr std::size_t shortest_run_bytes = 1024;  // shorter ones, one by one, take a link as long as the chunk
-    for (const graph::Across& across : task.across())
-        for (const graph::BoxTransfer& box : task.boxes_of(across)) {
+    for (const graph::Across& across : task.across()) {
+        const MovedBoxes boxes(task, across);
+        for (std::size_t i = 0; i < boxes.size(); ++i) {
+            const graph::BoxTransfer box = boxes[i];
             graph::Use& use = task.uses[box.source];
             if (box.size_bytes() > use.chunk->size_bytes / largest_share) continue;
             if (box.run_bytes < shortest_run_bytes && box.num_axes != 0) continue;
             use.is_small_part = use.role == graph::Use::Role::part;
         }
+    }
 }
 
 Fence Scheduler::copy_parts(memory::Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
@@ -449,9 +451,11 @@ Fence Scheduler::copy_parts(memory::Chunk& chunk, MemoryIndex from, MemoryIndex 
     for (const TaskNumber number : readers) {
         const Task* const task = table_.find(number);
         if (task == nullptr) continue;  // never: it is in the list of uses, which it leaves before it is settled
-        for (const graph::Across& across : task->across())
-            for (const graph::BoxTransfer& box : task->boxes_of(across)) {
-                if (task->uses[box.source].chunk != &chunk) continue;
+        for (const graph::Across& across : task->across()) {
+            const MovedBoxes boxes(*task, across);
+            for (std::size_t i = 0; i < boxes.size(); ++i) {
+                if (boxes.source(i).chunk != &chunk) continue;
+                const graph::BoxTransfer box = boxes[i];
                 const BoxMove move = part_of(box, source, destination);
                 const bool is_there = std::any_of(moves_.begin(), moves_.end(), [&](const BoxMove& other) {
                     return other.source == move.source && same_shape(other, move);
@@ -460,6 +464,7 @@ Fence Scheduler::copy_parts(memory::Chunk& chunk, MemoryIndex from, MemoryIndex 
                 moves_.push_back(move);
                 instruction.bytes += box.size_bytes();
             }
+        }
     }
     instruction.moves = moves_;
     put_copy(instruction, waits, nullptr);

@@ -154,19 +154,19 @@ TEST(TaskPool, a_record_has_a_part_for_what_few_tasks_have_only_while_it_needs_o
     for (const RecordSize& size : sizes) {
         Task* const t = pool.take(size);
         EXPECT_EQ(t->cold, nullptr);
-        EXPECT_TRUE(t->across().empty() && t->boxes().empty() && t->unset().empty());
+        EXPECT_TRUE(t->across().empty() && t->unset().empty());
         EXPECT_TRUE(t->open_data_predecessors().empty());
         EXPECT_FALSE(t->has_failed());
         auto told = std::make_shared<Told>();
-        kmm::graph::ColdPart& cold = t->cold_part(UseOfReserve::no, 2 * sizeof(kmm::graph::BoxTransfer));
+        kmm::graph::ColdPart& cold = t->cold_part(UseOfReserve::no, 2 * sizeof(std::uint32_t));
         cold.unworded = told;
         for (std::uint32_t i = 0; i < 5; ++i) {  // beyond the room that was made
-            cold.boxes.emplace_back().source = i;
+            cold.parts.emplace_back() = i;
             cold.unset.emplace_back().index = i;
         }
         EXPECT_EQ(&t->cold_part(UseOfReserve::yes), &cold);
         for (std::uint32_t i = 0; i < 5; ++i) {
-            EXPECT_EQ(t->boxes()[i].source, i);
+            EXPECT_EQ(cold.parts[i], i);
             EXPECT_EQ(t->unset()[i].index, i);
         }
         EXPECT_TRUE(t->has_failed());

@@ -9,7 +9,6 @@
 
 namespace kmm::residency_test {
 
-using kmm::graph::BoxTransfer;
 
 /// Arrays of chunks of one unit each, cut along one axis of bytes.
 class AcrossTest : public ResidencyTest {
@@ -38,6 +37,7 @@ class AcrossTest : public ResidencyTest {
         Task& t = make_task(m, {{&temporary.chunks[0], false, false}});
         t.uses[0].role = Use::Role::region;
         Across& across = t.cold_part(kmm::graph::UseOfReserve::no).across.emplace_back();
+        across.region = box(begin, end);
         across.num_parts = temporary.num_pieces;
         across.may_be_in_place = true;
         across.offset_from_first_part = begin % unit;
@@ -50,10 +50,7 @@ class AcrossTest : public ResidencyTest {
             part.is_small_part = std::min(end, (c.index + 1) * unit) - std::max(begin, c.index * unit) <= unit / 8;
             residency_->add_next_use(c, kmm::memory::Residency::next_use_of(t, part));
             a.neighbours[m].chunks.add(c.index);
-            BoxTransfer& transfer = t.cold_part(kmm::graph::UseOfReserve::no).boxes.emplace_back();
-            transfer.source = 1 + i;
-            transfer.box = box(std::max(begin, c.index * unit), std::min(end, (c.index + 1) * unit));
-            transfer.run_bytes = static_cast<std::size_t>(transfer.box.end[0] - transfer.box.begin[0]);
+            t.cold->parts.emplace_back() = 1 + i;
         }
         return t;
     }

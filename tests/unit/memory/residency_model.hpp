@@ -178,7 +178,7 @@ class Machine final : public Requests {
                      const FenceSet& waits, const kmm::graph::Vector<kmm::graph::TaskNumber>& readers,
                      std::size_t* bytes) override;
     Fence copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-                    const FenceSet& waits, Task& task, const BoxTransfer& part) override;
+                    const FenceSet& waits, Task& task, const kmm::graph::BoxTransfer& part) override;
     void grow(MemoryIndex memory, std::size_t bytes) override { growths_.emplace_back(memory, bytes); }
     bool passed(Fence fence) const noexcept override { return lanes_.passed(fence); }
     bool linked(MemoryIndex from, MemoryIndex to) const noexcept override {

@@ -53,7 +53,9 @@ bool Machine::is_being_written(const Chunk& chunk, const Part& part) const {
 Fence Machine::gather(Task& task, const Across& across, const FenceSet& waits) {
     Chunk& temporary = *task.uses[across.use].chunk;
     std::vector<Move> moves;
-    for (const BoxTransfer& box : task.boxes_of(across)) {
+    const kmm::memory::MovedBoxes boxes(task, across);
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+        const kmm::graph::BoxTransfer box = boxes[i];
         const Use& piece = task.uses[box.source];
         const auto source = reinterpret_cast<std::uintptr_t>(address_of(piece));
         const auto destination = reinterpret_cast<std::uintptr_t>(address_of(task.uses[box.destination]));
@@ -122,7 +124,7 @@ Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::u
 
 /// Ghosts: what else the destination holds stays as it is.
 Fence Machine::copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                         std::uintptr_t destination, const FenceSet& waits, Task& task, const BoxTransfer& part) {
+                         std::uintptr_t destination, const FenceSet& waits, Task& task, const kmm::graph::BoxTransfer& part) {
     ++counts_.ghosts;
     EXPECT_TRUE(from != to && to == task.memory && uses(task, chunk));
     EXPECT_TRUE(chunk.replicas[from].writer_pins == 0 && chunk.replicas[to].writer_pins == 0) << "in use";

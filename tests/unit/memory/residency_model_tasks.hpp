@@ -6,13 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "kmm/memory/moved_boxes.hpp"
 #include "kmm/memory/residency.hpp"
 
 namespace kmm::residency_model {
 
 using kmm::detail::AccessKind;
 using kmm::graph::Across;
-using kmm::graph::BoxTransfer;
 using kmm::graph::Fence;
 using kmm::graph::FenceSet;
 using kmm::graph::LaneId;
@@ -141,31 +141,29 @@ inline void add_across(Task& task, std::vector<Access>& accesses, std::uint32_t 
                        bool may_be_in_place) {
     Across& across = task.cold_part(kmm::graph::UseOfReserve::no).across.emplace_back();
     across.use = use;
-    across.first_box = static_cast<std::uint32_t>(task.boxes().size());
+    across.region = box_of(region.begin, region.end);
+    across.first_part = static_cast<std::uint32_t>(task.cold->parts.size());
     across.may_be_in_place = may_be_in_place;
     for (const Piece& piece : pieces_of(region)) {
-        const kmm::graph::Box chunk_box = region.array->box(piece.chunk->index);
-        const auto chunk_begin = static_cast<std::size_t>(chunk_box.begin[0]);
         if (across.num_parts++ == 0) across.offset_from_first_part = piece.part.begin * unit;
-        BoxTransfer& box = task.cold_part(kmm::graph::UseOfReserve::no).boxes.emplace_back();
         const bool is_new = !uses(task, *piece.chunk);
-        box.source = use_of(task, *piece.chunk);
-        box.destination = use;
-        box.box = box_of(chunk_begin + piece.part.begin, chunk_begin + piece.part.end);
-        box.set_shape(1, chunk_box, box_of(region.begin, region.end), unit);
-        Use& part = task.uses[box.source];
+        const std::uint32_t index = use_of(task, *piece.chunk);
+        task.cold->parts.emplace_back() = index;
+        Use& part = task.uses[index];
         if (is_new || part.is_part()) part.role = is_new ? Use::Role::part : Use::Role::parts;
         part.needs_content = true;
-        accesses.push_back({box.source, piece.part});
+        accesses.push_back({index, piece.part});
     }
 }
 
 /// As the schedule does, but with chunks that are small: half a chunk is a small part.
 inline void mark_small_parts(Task& task) {
-    for (const BoxTransfer& box : task.boxes()) {
-        Use& use = task.uses[box.source];
-        use.is_small_part = 2 * box.size_bytes() <= use.chunk->size_bytes && use.role == Use::Role::part;
-    }
+    for (const Across& across : task.across())
+        for (const std::uint32_t part : task.parts_of(across)) {
+            Use& use = task.uses[part];
+            use.is_small_part = 2 * kmm::memory::part_bytes(across, *use.chunk) <= use.chunk->size_bytes &&
+                                use.role == Use::Role::part;
+        }
 }
 
 }  // namespace kmm::residency_model

@@ -260,10 +260,10 @@ void Machine::submit(Waiting waiting) {
     }
     for (const Across& across : task.across()) {
         if (!across.may_be_in_place) continue;
-        const Chunk& first = *task.uses[task.boxes_of(across).front().source].chunk;
+        const Chunk& first = *task.part(across, 0).chunk;
         kmm::memory::Neighbours& neighbours = first.array->neighbours[task.memory];
         neighbours.chunks.add(first.index);
-        neighbours.chunks.add(task.uses[task.boxes_of(across).back().source].chunk->index);
+        neighbours.chunks.add(task.part(across, across.num_parts - 1).chunk->index);
     }
     waiting_.push_back(std::move(waiting));
 }
@@ -436,7 +436,7 @@ void Machine::execute(const Running& running) {
     for (const Across& across : task.across()) {
         std::vector<Value> region;
         for (std::uint32_t i = 0; i < across.num_parts; ++i) {
-            const std::vector<Value>& part = running.reads[task.views.size() + across.first_box + i];
+            const std::vector<Value>& part = running.reads[task.views.size() + across.first_part + i];
             region.insert(region.end(), part.begin(), part.end());
         }
         const auto view = std::ranges::find(task.views, across.use, &kmm::graph::View::use) - task.views.begin();

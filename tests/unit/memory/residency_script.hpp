@@ -94,8 +94,8 @@ class Script final : public Requests {
         const Fence fence{static_cast<LaneId>(100 + task.memory.index()), ++position};
         Gather& g = gathers.emplace_back();
         g = {&task, task.uses[across.use].chunk, {}, {waits.begin(), waits.end()}, fence};
-        for (const kmm::graph::BoxTransfer& box : task.boxes_of(across))
-            g.from.emplace_back(task.uses[box.source].chunk, task.uses[box.source].memory);
+        for (const std::uint32_t part : task.parts_of(across))
+            g.from.emplace_back(task.uses[part].chunk, task.uses[part].memory);
         return fence;
     }
     struct Move {
