@@ -26,22 +26,24 @@ graph::TaskKind kind_of(trace::TaskKind kind) {
     }
 }
 
-std::unique_ptr<memory::Array> make_array(const trace::Array& told, std::size_t num_devices) {
+memory::OwnerPtr make_temporary(const trace::Array& told) {
+    memory::OwnerPtr made(new memory::Temporary(told.chunks.at(0), told.rank, told.element_bytes,
+                                                memory::heap_alignment, told.num_pieces));
+    made->number = told.number;
+    made->set_name(told.name);
+    return made;
+}
+
+memory::OwnerPtr make_array(const trace::Array& told, std::size_t num_devices) {
     auto array = std::make_unique<memory::Array>();
     array->number = told.number;
     array->set_name(told.name);
     array->rank = told.rank;
     array->element_bytes = static_cast<std::uint32_t>(told.element_bytes);
-    array->num_pieces = told.num_pieces;
-    array->released = told.num_pieces != 0;
-    if (array->is_temporary()) {
-        array->set_region(told.chunks.at(0), num_devices);
-        return array;
-    }
     std::vector<detail::ChunkGeometry> geometry;
     for (const detail::Box& box : told.chunks) geometry.push_back({MemoryId::host(), box});
     array->set_layout(std::make_shared<plan::Layout>(told.rank, told.box, std::move(geometry)), num_devices);
-    return array;
+    return memory::OwnerPtr(array.release());
 }
 
 }  // namespace
@@ -68,15 +70,16 @@ Player::~Player() = default;
 
 bool Player::play() {
     for (const trace::Array& a : program_.arrays) {
-        arrays_[a.number] = make_array(a, program_.machine.limits_bytes.num_devices());
+        arrays_[a.number] =
+            a.num_pieces != 0 ? make_temporary(a) : make_array(a, program_.machine.limits_bytes.num_devices());
         if (consumer_ != nullptr) consumer_->bound(a, 0);
     }
     for (const trace::Task& t : program_.tasks) {
-        std::set<memory::Array*> used;  // a temporary has one chunk
+        std::set<memory::Owner*> used;  // a temporary has one chunk
         for (const trace::Use& use : t.uses) {
             if (use.empty) continue;
-            memory::Array& array = *arrays_.at(use.array);
-            if (array.is_temporary() && used.insert(&array).second) ++array.uses_to_come;
+            memory::Owner& owner = *arrays_.at(use.array);
+            if (owner.is_temporary() && used.insert(&owner).second) ++owner.uses_to_come;
         }
     }
     find_places();
@@ -113,10 +116,10 @@ void Player::count_held(graph::Task& t) {
     t.held_bytes = held_bytes_;
     for (const graph::Use& u : t.uses) {
         if (!u.writes || !made_.insert(u.chunk).second) continue;
-        memory::Array& array = *u.chunk->array;
+        memory::Array* const array = u.chunk->array();
         const std::size_t bytes = scheduler_->residency().rounded(u.chunk->block_bytes());
         held_bytes_ += bytes;
-        (array.is_temporary() ? temporary_bytes_ : array.held_bytes) += bytes;
+        (array == nullptr ? temporary_bytes_ : array->held_bytes) += bytes;
     }
 }
 
@@ -133,8 +136,10 @@ void Player::drop_arrays(std::size_t num_submitted) {
     for (; num_drops_ < program_.drops.size() && program_.drops[num_drops_].first <= num_submitted; ++num_drops_) {
         const trace::Number number = program_.drops[num_drops_].second;
         if (consumer_ != nullptr) consumer_->note({.what = trace::What::dropped, .array = number}, nullptr, 0, 0, 0);
-        held_bytes_ -= arrays_.at(number)->held_bytes;
-        scheduler_->release(*arrays_.at(number));
+        memory::Array* const array = arrays_.at(number)->as_array();
+        if (array == nullptr) continue;  // a temporary goes by itself
+        held_bytes_ -= array->held_bytes;
+        scheduler_->release(*array);
     }
 }
 
@@ -212,7 +217,7 @@ std::uint32_t Player::use_of(graph::Task& t, const trace::Use& told) {
     if (told.is_piece) use.role = graph::Use::Role::part;
     if (told.gathers) use.role = graph::Use::Role::region;
     if (told.anywhere) use.copy_from_anywhere();
-    chunk.array->is_gathered = chunk.array->is_gathered || told.gathers;
+    chunk.owner->is_gathered = chunk.owner->is_gathered || told.gathers;
     return index;
 }
 
@@ -236,17 +241,18 @@ void Player::add_across(graph::Task& t, const trace::Task& told) {
     auto next = told.uses.begin();
     for (std::uint32_t i = 0; i < t.uses.size(); ++i) {
         if (t.uses[i].role != graph::Use::Role::region) continue;
-        const memory::Array& temporary = *t.uses[i].chunk->array;
+        const memory::Owner& temporary = *t.uses[i].chunk->owner;
         while (!next->is_piece) ++next;
-        const memory::Array& array = *arrays_.at(next->array);
+        const memory::Owner& owner = *arrays_.at(next->array);
+        const memory::Array* const array = arrays_.at(next->array)->as_array();
         graph::ColdPart& cold = t.cold_part(graph::UseOfReserve::no);
         graph::Across& across = cold.across.emplace_back();
         across.use = i;
         across.num_parts = temporary.num_pieces;
         across.first_part = static_cast<std::uint32_t>(cold.parts.size());
-        const detail::Box& box = temporary.region;
-        const detail::Box first = array.box(next->chunk);
-        across.may_be_in_place = array.is_stack && std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
+        const detail::Box box = temporary.box(0);
+        const detail::Box first = owner.box(next->chunk);
+        across.may_be_in_place = array != nullptr && array->is_stack && std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
                                  std::equal(box.end + 1, std::end(box.end), first.end + 1);
         across.region = next->region;
         for (std::uint32_t k = 0; k < across.num_parts; ++k, ++next) {

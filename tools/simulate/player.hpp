@@ -91,7 +91,7 @@ class Player final : private schedule::Outbox, private trace::Sink {
     PlayOptions options_;
     trace::Emitter emitter_;
     graph::TaskTable table_;
-    std::map<trace::Number, std::unique_ptr<memory::Array>> arrays_;
+    std::map<trace::Number, memory::OwnerPtr> arrays_;  ///< and temporaries
     std::map<trace::Number, trace::Number> places_;  ///< of helpers in the order of submission
     std::vector<std::size_t> ends_;                  ///< of each task: behind it and all that it names
     std::vector<std::unique_ptr<graph::Task>> tasks_;

@@ -374,7 +374,7 @@ void Submission::Draft::bind() {
         core->listeners().tell_bound(data, n.array->box(), n.array->is_named());
     }
     for (const Temporaries::Entry& e : temporaries.entries())
-        core->listeners().tell_bound(*e.array, e.array->region, false);
+        core->listeners().tell_bound(*e.temporary, e.temporary->region, false);
 }
 
 // What is kept from before the submit is read first, what is written back comes last. A task that reads or writes in

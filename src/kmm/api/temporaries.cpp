@@ -38,19 +38,14 @@ void Temporaries::make(RuntimeCore& core, const plan::SubmitPlan& plan, const st
 }
 
 void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Temporary& plan) {
-    entry.data = std::make_unique<memory::Array>();
-    entry.array = entry.data.get();
-    memory::Array& data = *entry.data;
-    data.set_name(access.array->name());
+    const memory::Array& array = *access.binding->data;
+    entry.data = std::make_unique<memory::Temporary>(plan.box, array.rank, array.element_bytes, array.alignment,
+                                                     plan.num_pieces);
+    entry.temporary = entry.data.get();
+    memory::Temporary& data = *entry.data;
+    data.share_name(array);
     data.number = core.books().next_array_number();
-    data.rank = access.array->rank();
-    data.element_bytes = static_cast<std::uint32_t>(access.array->element_bytes());
-    data.num_pieces = plan.num_pieces;
     data.is_gathered = plan.chosen_late;
-    data.released = true;
-    data.alignment = std::max(access.array->element_alignment(), memory::heap_alignment);
-    data.set_region(plan.box, core.platform().num_devices());
-    data.touch(0);
 }
 
 /// Errors name the task that needs it.
@@ -77,7 +72,7 @@ void Temporaries::make_gather(Entry& entry, const Source& source) {
     Use& to = t.uses.front();
     to.chunk = &entry.chunk();
     to.writes = to.replaces = true;
-    ++entry.array->uses_to_come;
+    ++entry.temporary->uses_to_come;
     for (std::uint32_t i = 0; i < source.plan.num_pieces; ++i) {
         Use& from = t.uses[1 + i];
         from.chunk = &source.binding.touch(source.pieces[i].chunk);
@@ -150,13 +145,13 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         Use& from = t.uses[1];
         from.chunk = &entry.chunk();
         from.copy_from_anywhere();
-        ++entry.array->uses_to_come;
+        ++entry.temporary->uses_to_come;
     }
 }
 
 void Temporaries::add_to_held(const graph::TaskList& tasks, graph::TaskNumber first) noexcept {
     for (const Entry& e : entries_) {
-        if (e.array->is_gathered) continue;  // not held: it can be dropped, and gathered again
+        if (e.temporary->is_gathered) continue;  // not held: it can be dropped, and gathered again
         std::uint64_t from = e.first_task;
         if (e.given_gather != nullptr) {
             given_.push_back(e.given_gather);

@@ -1,7 +1,7 @@
 // The temporaries of one submit: memory for regions beside the chunks, and the transfers that fill it and write it
 // back.
 //
-// Owns: arrays and records until the runtime has them. Which regions need a temporary is decided by plan::SubmitPlan.
+// Owns: temporaries and records until the runtime has them. Which regions need a temporary is decided by plan::SubmitPlan.
 // Must not know: where chunks are. Used by the submitting thread.
 #pragma once
 
@@ -23,15 +23,14 @@ struct DraftAccess {
     std::uint32_t view = 0;  // position in the task
 };
 
-/// An array of one chunk that no handle names: its memory may be evicted and come back like that of any chunk, and it
-/// goes when the last task has used it. A transfer gathers what the tasks read into it before they run, or the tasks
+/// Memory for regions beside the chunks (memory::Temporary). A transfer gathers what the tasks read into it before they run, or the tasks
 /// do when they are placed (graph::Across); a transfer for each piece brings what they wrote back into the chunks.
 /// Transfers are helpers of the batch.
 class Temporaries {
   public:
     struct Entry {
-        std::unique_ptr<memory::Array> data;    ///< the runtime's from `give_away` on
-        memory::Array* array = nullptr;         ///< the same
+        std::unique_ptr<memory::Temporary> data;  ///< until `give_away`
+        memory::Temporary* temporary = nullptr;   ///< the same; from then on the runtime's
         graph::Task* gather = nullptr;          ///< null: nothing is filled in, or the batch has it
         graph::Task* given_gather = nullptr;    ///< once the batch has it
         graph::TaskNumber gather_number = 0;    ///< once the batch has it
@@ -39,7 +38,7 @@ class Temporaries {
         std::uint32_t first_task = 0;           ///< position in the submit of the first task that uses it
         std::uint32_t last_task = 0;            ///< where the last task or write-back stands that uses it
 
-        memory::Chunk& chunk() const noexcept { return array->chunks[0]; }
+        memory::Chunk& chunk() const noexcept { return temporary->chunk; }
     };
 
     Temporaries() = default;
@@ -58,7 +57,7 @@ class Temporaries {
     /// A task uses the temporary: it stays until all that were counted are settled.
     void count_use(std::uint32_t temporary, std::uint32_t task) noexcept {
         Entry& e = entries_[temporary];
-        if (e.array->uses_to_come++ == (e.gather != nullptr ? 1 : 0) + e.write_backs.size()) e.first_task = task;
+        if (e.temporary->uses_to_come++ == (e.gather != nullptr ? 1 : 0) + e.write_backs.size()) e.first_task = task;
         e.last_task = task;
     }
     /// Reserves for a submit of `count` tasks. Throws std::bad_alloc.
@@ -75,7 +74,7 @@ class Temporaries {
     /// After all transfers have their places: a temporary counts as held (graph::HeldBytes) from its gather to its last
     /// use. O(tasks + temporaries).
     void add_to_held(const graph::TaskList& tasks, graph::TaskNumber first) noexcept;
-    /// The submit has its place in the order: the arrays belong to the runtime from now on, which frees unused ones.
+    /// The submit has its place in the order: they belong to the runtime from now on, which frees unused ones.
     void give_away() noexcept {
         for (Entry& e : entries_) (void)e.data.release();
     }

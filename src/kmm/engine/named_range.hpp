@@ -34,7 +34,7 @@ class NamedRange {
     NamedRange(bool wanted, const memory::Chunk& chunk) noexcept {
         if (!wanted) return;
         try {
-            open((chunk.array->name() + "[" + std::to_string(chunk.index) + "]").c_str());
+            open((chunk.owner->name() + "[" + std::to_string(chunk.index) + "]").c_str());
         } catch (const std::bad_alloc&) {
             // As above.
         }

@@ -73,10 +73,10 @@ const Across& region_of(const Task& task, const Use& part) noexcept {
 /// Of a chunk of a stack: whole rows, if these are little too. They are one piece of memory, and other tasks at the
 /// same border find what they read.
 graph::Box box_to_fetch(const Chunk& chunk, const graph::Box& part) noexcept {
-    graph::Box rows = chunk.array->box(chunk.index);
+    graph::Box rows = chunk.box();
     rows.begin[0] = part.begin[0];
     rows.end[0] = part.end[0];
-    const std::size_t bytes = static_cast<std::size_t>(graph::volume(rows)) * chunk.array->element_bytes;
+    const std::size_t bytes = static_cast<std::size_t>(graph::volume(rows)) * chunk.owner->element_bytes;
     return 2 * bytes < chunk.size_bytes ? rows : part;
 }
 
@@ -136,7 +136,7 @@ bool Residency::part_comes_beside(const Task& task, const Use& part) noexcept {
 
 /// Whether kernels of other devices write the chunk, and none in `m`, as far as known. O(memories).
 bool Residency::has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
-    const Array& array = *chunk.array;
+    const Array& array = *chunk.array();
     if (array.written_by[m].contains(chunk.index)) return false;
     for (const MemoryIndex other : spaces_.device_memories())
         if (array.written_by[other].contains(chunk.index)) return true;
@@ -250,7 +250,7 @@ bool Residency::gather_instead(Task& task) noexcept {
 /// time: an array that arrives chunk by chunk is not moved as a whole for each chunk.
 Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
-    Array& array = *chunk_of_part(task, across, 0).array;
+    Array& array = *chunk_of_part(task, across, 0).array();
     Neighbours& neighbours = array.neighbours[m];
     const ChunkRange wanted = range_of(task, across);
     const Space& space = spaces_[m];
@@ -343,7 +343,7 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
 bool Residency::take_gaps(const Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
-    Neighbours& neighbours = chunk_of_part(task, across, 0).array->neighbours[m];
+    Neighbours& neighbours = chunk_of_part(task, across, 0).array()->neighbours[m];
     if (space.has_sealed || neighbours.gaps_in_vain >= most_times_in_vain) return false;
     const auto block_of = [&](std::uint32_t i) { return chunk_of_part(task, across, i).replicas[m].block(); };
     std::uint32_t first = 0;
@@ -416,7 +416,8 @@ void Residency::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& user
 rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
     // The chunks of a task that found no room have all left: room for neighbours would cut what they come back to.
     if (exchange_bytes_ != 0) return {};
-    Array& array = *chunk.array;
+    if (chunk.owner->is_temporary()) return {};
+    Array& array = *chunk.array();
     if (!array.is_stack || !array.neighbours[m].chunks.contains(chunk.index)) return {};
     Space& space = spaces_[m];
     if (space.has_sealed) return {};  // what lies beside the neighbour may be another allocation of the driver

@@ -257,7 +257,7 @@ void Residency::count_fetch(Chunk& chunk, MemoryIndex to) noexcept {
         MemoryCounters& counters = spaces_[to].counters;
         ++counters.refetches;
         counters.refetched_bytes += chunk.size_bytes;
-        chunk.array->refetched_bytes += chunk.size_bytes;
+        chunk.owner->refetched_bytes += chunk.size_bytes;
     }
     chunk.set_evicted_from(to, false);
 }
@@ -348,7 +348,7 @@ Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* 
         num_steps_ += taken->size();
         std::sort(taken->begin(), taken->end(), [&](const Chunk* a, const Chunk* b) {
             if (a->size_bytes != b->size_bytes) return is_larger(a, b);
-            return std::pair(a->array->number, a->index) < std::pair(b->array->number, b->index);
+            return std::pair(a->owner->number, a->index) < std::pair(b->owner->number, b->index);
         });
     }
     Found found = Found::yes;
@@ -628,15 +628,16 @@ void Residency::part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at
     notify(chunk, m);
 }
 
-// ------------------------------------------------------------------------------------------------------------- arrays
+// --------------------------------------------------------------------------------------------- arrays and temporaries
 
-void Residency::free_array(Array& array) {
+void Residency::free_chunks(Owner& owner) {
     for (Space& s : spaces_) {  // memory is freed: the driver may be asked again
         s.refusals = 0;
         may_exchange_again(s);
     }
-    for (Chunk& c : array.chunks)
+    owner.for_each_chunk([&](Chunk& c) {
         while (!c.replicas.empty()) release(*c.replicas.begin());
+    });
 }
 
 }  // namespace kmm::memory

@@ -182,8 +182,8 @@ class Residency {
     /// Frees slabs without used records. O(memories + these).
     void trim_records() noexcept;
 
-    // ---- arrays
-    void free_array(Array& array);
+    // ---- arrays and temporaries
+    void free_chunks(Owner& owner);
     /// No handle is left of an array that tasks still use: chunks that none of them needs may go. O(chunks that were
     /// touched), once.
     void released(Array& array);
@@ -343,7 +343,7 @@ class Residency {
     }
     /// Whether it may leave `m` without being saved.
     bool is_clean(const Chunk& chunk, MemoryIndex m) const noexcept {
-        return chunk.array->is_gathered || valid_elsewhere(chunk, m);
+        return chunk.owner->is_gathered || valid_elsewhere(chunk, m);
     }
     void note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std::size_t bytes) const noexcept;
     void note_memory(MemoryIndex m) const noexcept;

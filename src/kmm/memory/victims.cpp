@@ -23,7 +23,7 @@ std::optional<Prospect> Residency::prospect_of(const Chunk& chunk, MemoryIndex m
     const Replica& here = chunk.replicas[m];
     if (is_read && here.holds_parts_of(chunk.version)) return std::nullopt;
     if (chunk.version == 0 || !here.holds_all_of(chunk.version)) return Prospect{};
-    if (chunk.array->released && chunk.array->uses_to_come == 0 && chunk.next_uses.empty())
+    if (chunk.owner->released && chunk.owner->uses_to_come == 0 && chunk.next_uses.empty())
         return Prospect{};  // no handle is left and no task will read it
     const bool clean = is_clean(chunk, m);
     if (chunk.next_uses.empty()) return Prospect{Need::no_task, clean};
@@ -235,7 +235,7 @@ void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std:
                  .flag = saved,
                  .chunk = chunk.index,
                  .from = m,
-                 .array = chunk.array->number,
+                 .array = chunk.owner->number,
                  .bytes = bytes});
 }
 

@@ -47,9 +47,9 @@ std::string name_of(const graph::SubmitInfo& info) {
 trace::Use told_of(const graph::Use& use, graph::AccessKind kind, const detail::Box& region) {
     trace::Use told;
     told.kind = kind;
-    told.array = use.chunk->array->number;
+    told.array = use.chunk->owner->number;
     told.chunk = use.chunk->index;
-    told.rank = static_cast<std::uint32_t>(use.chunk->array->rank);
+    told.rank = static_cast<std::uint32_t>(use.chunk->owner->rank);
     told.region = region;
     return told;
 }
@@ -77,7 +77,7 @@ void add_uses(trace::Task& told, const graph::Task& task, const plan::Request* r
         }
         const graph::Use& use = task.uses[view.use];
         told.uses.push_back(told_of(
-            use, view.kind, requests != nullptr ? requests[i].region : use.chunk->array->box(use.chunk->index)));
+            use, view.kind, requests != nullptr ? requests[i].region : use.chunk->box()));
         if (is_told[view.use]) continue;
         is_told[view.use] = true;
         tell_needs(told.uses.back(), use);
@@ -91,7 +91,7 @@ void add_uses(trace::Task& told, const graph::Task& task, const plan::Request* r
     if (task.kind != graph::TaskKind::transfer) return;
     for (const graph::Use& use : task.uses) {
         const auto kind = use.writes ? graph::AccessKind::overwrite : graph::AccessKind::read;
-        told.uses.push_back(told_of(use, kind, use.chunk->array->box(use.chunk->index)));
+        told.uses.push_back(told_of(use, kind, use.chunk->box()));
         tell_needs(told.uses.back(), use);
     }
     // Of a gather each box is the part of one source, of a write-back that of the destination as well.
@@ -181,7 +181,7 @@ void Listeners::tell_submitted(const graph::TaskList& ahead, const graph::TaskLi
     }
 }
 
-void Listeners::tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept {
+void Listeners::tell_bound(const memory::Owner& data, const Box& box, bool is_named) noexcept {
     trace::Sink* const sink = emitter_.sink();
     if (sink == nullptr || driver::lost_in_fork()) [[likely]]
         return;
@@ -194,7 +194,7 @@ void Listeners::tell_bound(const memory::Array& data, const Box& box, bool is_na
         told.element_bytes = data.element_bytes;
         told.box = box;
         // A record lists them all; that takes O(chunks), and only where somebody listens.
-        for (std::size_t i = 0; i < data.chunks.size(); ++i) told.chunks.push_back(data.box(i));
+        for (std::size_t i = 0; i < data.num_chunks(); ++i) told.chunks.push_back(data.box(i));
         told.num_pieces = data.num_pieces;
         sink->bound(told);
     } catch (const std::bad_alloc&) {

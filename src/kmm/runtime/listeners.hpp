@@ -32,8 +32,8 @@ class Listeners {
     /// `ahead` and `helpers` are told before and behind the tasks.
     void tell_submitted(const graph::TaskList& ahead, const graph::TaskList& tasks, const graph::TaskList& helpers,
                         const plan::Request* requests, std::int64_t begin_ns) noexcept;
-    /// An array has become the runtime's.
-    void tell_bound(const memory::Array& data, const Box& box, bool is_named) noexcept;
+    /// An array, or a temporary, has become the runtime's.
+    void tell_bound(const memory::Owner& data, const Box& box, bool is_named) noexcept;
     void tell_named(const memory::Array& data, const std::string& name) noexcept;
     /// The last handle is gone. O(1); no effect without listeners.
     void tell_dropped(const memory::Array& data) noexcept;

@@ -176,8 +176,8 @@ void SchedulerTurns::turn() {
     }
     schedule_more();
     messages_.clear();
-    for (memory::Array* a : scheduler_->freed_arrays()) delete a;
-    scheduler_->freed_arrays().clear();
+    for (memory::Owner* owner : scheduler_->freed_owners()) memory::DeleteOwner()(owner);
+    scheduler_->freed_owners().clear();
     if (engine_.failed_tasks().any() && scheduler_->idle()) engine_.failed_tasks().clear();
     if (listener != nullptr) [[unlikely]]
         listener->note({.what = trace::What::turn, .begin_ns = begin_ns, .end_ns = trace::clock_ns()});

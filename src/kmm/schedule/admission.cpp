@@ -30,7 +30,7 @@ void Admission::add(Task& task) {
     std::size_t needed = 0;
     for (const Use& u : task.uses) {
         const std::size_t bytes = residency_.rounded(u.chunk->block_bytes());
-        if (bytes > u.chunk->array->largest_block_bytes) note_block(*u.chunk->array, bytes);
+        if (bytes > u.chunk->owner->largest_block_bytes) note_block(*u.chunk->owner, bytes);
         if (u.takes_room()) needed += bytes;
     }
     ahead_.add(task.place(), task.held_bytes + needed);
@@ -52,17 +52,17 @@ void Admission::leave(Task& task, std::size_t made_bytes) {
     if (--m.num_unplaced == 0) m.largest_needed_bytes = 0;
 }
 
-void Admission::note_block(memory::Array& array, std::size_t bytes) {
+void Admission::note_block(memory::Owner& owner, std::size_t bytes) {
     ++largest_blocks_[bytes];
-    forget_block(array);
-    array.largest_block_bytes = bytes;
+    forget_block(owner);
+    owner.largest_block_bytes = bytes;
 }
 
-void Admission::forget_block(memory::Array& array) noexcept {
-    if (array.largest_block_bytes == 0) return;
-    const auto arrays = largest_blocks_.find(array.largest_block_bytes);
-    if (--arrays->second == 0) largest_blocks_.erase(arrays);
-    array.largest_block_bytes = 0;
+void Admission::forget_block(memory::Owner& owner) noexcept {
+    if (owner.largest_block_bytes == 0) return;
+    const auto owners = largest_blocks_.find(owner.largest_block_bytes);
+    if (--owners->second == 0) largest_blocks_.erase(owners);
+    owner.largest_block_bytes = 0;
 }
 
 void Admission::cancelled(Task& task) { leave(task, 0); }
@@ -82,11 +82,12 @@ void Admission::placed(Task& task) {
     leave(task, made_bytes);
 }
 
-void Admission::gone(memory::Array& array) noexcept {
-    forget_block(array);
+void Admission::gone(memory::Owner& owner) noexcept {
+    forget_block(owner);
     if (ahead_.made_bytes() == 0) return;
-    for (const memory::Chunk& c : array.chunks)
+    owner.for_each_chunk([&](const memory::Chunk& c) {
         if (c.made_at != 0) ahead_.gone(c.made_at, residency_.rounded(c.block_bytes()));
+    });
 }
 
 /// Sum of all memories, less one largest chunk in each: free memory may be in pieces.

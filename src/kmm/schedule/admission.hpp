@@ -89,7 +89,7 @@ class Admission {
 
     /// No handle of the array is left, and no task uses it. O(log sizes of chunks), and O(chunks that were touched)
     /// while any content is ahead of its turn.
-    void gone(memory::Array& array) noexcept;
+    void gone(memory::Owner& owner) noexcept;
 
     /// Entries examined so far.
     std::uint64_t num_steps() const noexcept { return num_steps_ + ahead_.num_steps(); }
@@ -113,15 +113,15 @@ class Admission {
 
     void leave(graph::Task& task, std::size_t made_bytes);
     graph::Task* take_in_turn(Memory& m);
-    void note_block(memory::Array& array, std::size_t bytes);
-    void forget_block(memory::Array& array) noexcept;
+    void note_block(memory::Owner& owner, std::size_t bytes);
+    void forget_block(memory::Owner& owner) noexcept;
     bool leaves_headroom(const graph::Task& task, std::size_t made_bytes);
     std::size_t capacity_bytes() const noexcept;
 
     memory::Residency& residency_;
     Ahead ahead_;
     memory::PerMemory<Memory> memories_;
-    graph::Map<std::size_t, std::size_t> largest_blocks_;  ///< arrays, by the size of their largest block
+    graph::Map<std::size_t, std::size_t> largest_blocks_;  ///< arrays and temporaries, by the size of their largest block
     graph::Task* closed_for_ = nullptr;
     std::uint32_t num_passed_ = 0;  ///< functions that pin chunks, placed since `closed_for_` was set
     bool gives_way_ = false;

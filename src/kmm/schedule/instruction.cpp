@@ -78,7 +78,7 @@ Fill fill_of(const graph::Task& task, const graph::Unset& unset) noexcept {
     Fill fill;
     fill.address = unset.address;
     const memory::Chunk& chunk = *task.uses[unset.whole_chunk ? unset.index : task.views[unset.index].use].chunk;
-    fill.element_bytes = chunk.array->element_bytes;
+    fill.element_bytes = chunk.owner->element_bytes;
     if (unset.whole_chunk) {
         fill.extents[detail::max_rank - 1] = static_cast<std::int64_t>(chunk.size_bytes / fill.element_bytes);
         fill.strides[detail::max_rank - 1] = 1;

@@ -77,14 +77,14 @@ const memory::Chunk* Scheduler::written_chunk(const Task& task) noexcept {
 void Scheduler::note_lane_wish(Task& task) {
     task.kernel_times = kernel_times_.find(task.kernel);
     if (const memory::Chunk* const c = written_chunk(task); c != nullptr)
-        c->array->written_by[task.memory].add(c->index);
+        if (memory::Array* const array = c->array(); array != nullptr) array->written_by[task.memory].add(c->index);
 }
 
 void Scheduler::note_neighbours(const Task& task) {
     for (const graph::Across& across : task.across()) {
         if (!across.may_be_in_place) continue;
         const memory::Chunk& first = *task.part(across, 0).chunk;
-        memory::Neighbours& neighbours = first.array->neighbours[task.memory];
+        memory::Neighbours& neighbours = first.array()->neighbours[task.memory];
         neighbours.chunks.add(first.index);
         neighbours.chunks.add(task.part(across, across.num_parts - 1).chunk->index);
     }
@@ -103,7 +103,8 @@ LaneWish Scheduler::lane_wish(const Task& task) const noexcept {
     LaneWish wish;
     if (const memory::Chunk* const c = written_chunk(task); c != nullptr) {
         wish.chunk = c->index;
-        wish.used_chunks = c->array->written_by[task.memory];
+        const memory::Array* const array = c->array();
+        wish.used_chunks = array != nullptr ? array->written_by[task.memory] : memory::ChunkRange(0, 0);
     }
     wish.num_threads = 1;
     for (int axis = 0; axis < 3; ++axis)
@@ -315,7 +316,7 @@ std::size_t Scheduler::count_transfer(const Task& task, const MovedBoxes& boxes,
         const graph::BoxTransfer box = boxes[i];
         const MemoryIndex from = task.uses[box.source].memory;
         const std::size_t bytes = box.size_bytes();
-        if (task.uses[box.destination].chunk->array->is_temporary())
+        if (task.uses[box.destination].chunk->owner->is_temporary())
             (task.for_snapshot ? counters_.snapshot_bytes : counters_.gathered_bytes) += bytes;
         if (from == task.memory) continue;
         linked_bytes += bytes;
@@ -386,7 +387,7 @@ void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* 
     l.in_flight.push_back({instruction.position, nullptr, &chunk, linked_bytes, chunk.copied_at, to});
     l.bytes_in_flight += linked_bytes;
     ++in_flight_;
-    ++chunk.array->users;
+    ++chunk.owner->users;
     const auto direction = static_cast<std::size_t>(link);
     if (from == to) counters_.gathered_bytes += instruction.bytes;  // to lie beside its neighbours
     for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
@@ -402,7 +403,7 @@ void Scheduler::put_copy(Instruction& instruction, const FenceSet& waits, Task* 
                  .to = to,
                  .position = instruction.position,
                  .task = instruction.task,
-                 .array = chunk.array->number,
+                 .array = chunk.owner->number,
                  .bytes = instruction.bytes},
                 &instruction_waits_);
     outbox_.instruct(device, instruction);
@@ -492,7 +493,7 @@ Fence Scheduler::gather(Task& task, const graph::Across& across, const FenceSet&
     memory::Chunk& chunk = *task.uses[across.use].chunk;
     const Instruction instruction = put_move(task, MovedBoxes(task, across), waits, &chunk);
     ++in_flight_;
-    ++chunk.array->users;
+    ++chunk.owner->users;
     outbox_.instruct(lane_info(instruction.lane).device, instruction);
     return {instruction.lane, instruction.position};
 }
@@ -513,7 +514,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
             executed(*done.task);
         } else {
             --in_flight_;
-            drop_user(*done.chunk->array, 1);
+            drop_user(*done.chunk->owner, 1);
         }
     }
     while (!l.watchers.empty() && l.watchers.front().position <= completed) {

@@ -50,7 +50,7 @@ Index Planner::add(memory::Chunk& chunk) {
     copy.is_here = replica.address != 0 && memory::Residency::is_here(chunk, memory_);
     copy.is_dirty = residency_.must_be_saved(chunk, memory_);
     copy.last_use = replica.tick;
-    copy.is_released = chunk.array->released && chunk.array->uses_to_come == 0;
+    copy.is_released = chunk.owner->released && chunk.owner->uses_to_come == 0;
     chunk.next_uses.for_each_first(Rollout::most_next_uses + 1, [&](const memory::NextUses::Use& use) {
         if (copy.num_next_uses == Rollout::most_next_uses)
             copy.has_more_uses = true;

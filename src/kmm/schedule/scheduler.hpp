@@ -120,7 +120,7 @@ class Scheduler final : private memory::Requests {
         return num_steps_ + residency_.num_steps() + planner_.num_steps() + admission_.num_steps();
     }
     /// Arrays that may be deleted: the owner takes and deletes them.
-    graph::Vector<memory::Array*>& freed_arrays() noexcept { return freed_arrays_; }
+    graph::Vector<memory::Owner*>& freed_owners() noexcept { return freed_owners_; }
 
   private:
     struct InFlight {
@@ -269,7 +269,7 @@ class Scheduler final : private memory::Requests {
     }
     bool is_awaited_elsewhere(const Task& task) const noexcept;
     void settle_barriers();
-    void drop_user(memory::Array& array, std::uint64_t users);
+    void drop_user(memory::Owner& owner, std::uint64_t users);
     void function_ended(const Task& task) noexcept {
         functions_.ended(task);
         if (functions_.has_run_long(task)) admission_.moves_again();
@@ -331,7 +331,7 @@ class Scheduler final : private memory::Requests {
     std::uint64_t num_issued_ = 0;
     std::uint32_t num_ready_ = 0;  ///< that have become ready so far
     std::uint64_t num_steps_ = 0;
-    graph::Vector<memory::Array*> freed_arrays_;
+    graph::Vector<memory::Owner*> freed_owners_;
     std::uint64_t unsettled_ = 0;
     /// Events to come that may free or add memory: tasks that have theirs and are not executed, copies on their way,
     /// memory that was asked for. While there is any, no task fails for want of memory.

@@ -17,9 +17,9 @@ void Scheduler::submit(Task& task) {
     mark_small_parts(task);
     if (task.is_counted()) ++counters_.submitted;
     for (const Use& u : task.uses) {
-        memory::Array& array = *u.chunk->array;
-        ++array.users;
-        if (array.is_temporary()) --array.uses_to_come;
+        memory::Owner& owner = *u.chunk->owner;
+        ++owner.users;
+        if (owner.is_temporary()) --owner.uses_to_come;
         residency_.add_next_use(*u.chunk, memory::Residency::next_use_of(task, u));
     }
     admission_.add(task);
@@ -125,7 +125,7 @@ void Scheduler::settle(Task& task) {
         steps_.push_back({Step::What::check, &next});
     }
     task.announced = true;
-    for (const Use& u : task.uses) drop_user(*u.chunk->array, 1);
+    for (const Use& u : task.uses) drop_user(*u.chunk->owner, 1);
     if (task.is_counted()) {
         if (task.failure == nullptr)
             ++counters_.succeeded;
@@ -258,14 +258,14 @@ void Scheduler::release(memory::Array& array) {
     retry_all();
 }
 
-void Scheduler::drop_user(memory::Array& array, std::uint64_t users) {
-    array.users -= users;
-    if (!array.is_unused()) return;
-    admission_.gone(array);
-    freed_arrays_.push_back(&array);
+void Scheduler::drop_user(memory::Owner& owner, std::uint64_t users) {
+    owner.users -= users;
+    if (!owner.is_unused()) return;
+    admission_.gone(owner);
+    freed_owners_.push_back(&owner);
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
-        s->note({.what = trace::What::array_freed, .array = array.number});
-    residency_.free_array(array);
+        s->note({.what = trace::What::array_freed, .array = owner.number});
+    residency_.free_chunks(owner);
 }
 
 }  // namespace kmm::schedule

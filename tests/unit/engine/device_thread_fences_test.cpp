@@ -50,7 +50,7 @@ class Machine {
         lanes.make_streams(0);
         EXPECT_TRUE(driver.allocate(0, bytes, &device_memory).ok());
         std::memset(device_memory, 0, bytes);
-        chunk.array = &array;
+        chunk.owner = &array;
     }
     ~Machine() {
         driver.set_automatic(true);

@@ -9,7 +9,6 @@
 
 namespace kmm::residency_test {
 
-
 /// Arrays of chunks of one unit each, cut along one axis of bytes.
 class AcrossTest : public ResidencyTest {
   protected:
@@ -26,15 +25,15 @@ class AcrossTest : public ResidencyTest {
     }
     /// Reads the bytes from `begin` to `end` of the array in memory `m`.
     Task& read_across(MemoryIndex m, Array& a, std::size_t begin, std::size_t end) {
-        temporaries_.push_back(make_array(1, end - begin));
-        Array& temporary = *temporaries_.back();
-        temporary.is_gathered = temporary.released = true;
-        temporary.num_pieces = static_cast<std::uint32_t>((end - 1) / unit - begin / unit + 1);
-        return read_across(m, a, begin, end, temporary);
+        temporaries_.push_back(
+            std::make_unique<Temporary>(box(begin, end), 1, 1, kmm::memory::heap_alignment,
+                                        static_cast<std::uint32_t>((end - 1) / unit - begin / unit + 1)));
+        temporaries_.back()->is_gathered = true;
+        return read_across(m, a, begin, end, *temporaries_.back());
     }
     /// The same with a temporary that other tasks share.
-    Task& read_across(MemoryIndex m, Array& a, std::size_t begin, std::size_t end, Array& temporary) {
-        Task& t = make_task(m, {{&temporary.chunks[0], false, false}});
+    Task& read_across(MemoryIndex m, Array& a, std::size_t begin, std::size_t end, Temporary& temporary) {
+        Task& t = make_task(m, {{&temporary.chunk, false, false}});
         t.uses[0].role = Use::Role::region;
         Across& across = t.cold_part(kmm::graph::UseOfReserve::no).across.emplace_back();
         across.region = box(begin, end);
@@ -66,7 +65,7 @@ class AcrossTest : public ResidencyTest {
         return true;
     }
 
-    std::vector<std::unique_ptr<Array>> temporaries_;
+    std::vector<std::unique_ptr<Temporary>> temporaries_;
     std::vector<std::unique_ptr<Array>> kept_;
 };
 

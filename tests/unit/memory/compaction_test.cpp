@@ -47,8 +47,8 @@ class Compaction : public ResidencyTest {
     }
     void drop(Chunk& chunk) {
         const auto at =
-            std::find_if(arrays_.begin(), arrays_.end(), [&](const auto& a) { return a.get() == chunk.array; });
-        residency_->free_array(**at);
+            std::find_if(arrays_.begin(), arrays_.end(), [&](const auto& a) { return a.get() == chunk.owner; });
+        residency_->free_chunks(**at);
         arrays_.erase(at);
     }
     /// All that was handed out has been done.

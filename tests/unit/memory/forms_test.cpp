@@ -20,7 +20,7 @@ TEST_F(FormsTest, chunks_that_lie_side_by_side_are_read_where_they_are) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.addresses[0]), a->chunks[0].replicas[gpu].address + unit - 10);
     EXPECT_TRUE(script_.copies.empty());
     EXPECT_TRUE(script_.gathers.empty());
-    EXPECT_EQ(temporaries_[0]->chunks[0].replicas[gpu].address, 0u) << "no memory is taken for a copy";
+    EXPECT_EQ(temporaries_[0]->chunk.replicas[gpu].address, 0u) << "no memory is taken for a copy";
     EXPECT_EQ(residency_->missing_bytes(t), 0u);
 }
 
@@ -73,7 +73,7 @@ TEST_F(FormsTest, a_region_is_gathered_from_wherever_its_parts_are_where_the_chu
     EXPECT_EQ(t.across()[0].form, Across::Form::gather);
     ASSERT_EQ(script_.gathers.size(), 1u);
     const Script::Gather& g = script_.gathers[0];
-    EXPECT_EQ(g.to, &temporaries_[0]->chunks[0]);
+    EXPECT_EQ(g.to, &temporaries_[0]->chunk);
     EXPECT_EQ(g.from, (std::vector<std::pair<Chunk*, MemoryIndex>>{
                           {&a->chunks[0], host}, {&a->chunks[1], gpu}, {&a->chunks[2], gpu_1}}));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.addresses[0]), g.to->replicas[gpu].address);
@@ -86,7 +86,7 @@ TEST_F(FormsTest, tasks_share_what_was_gathered_and_gather_it_again_once_it_has_
     auto a = make_stack(2), other = make_array(1, 4 * unit);
     for (Chunk& c : a->chunks) overwrite_on(gpu_1, c);
     Task& first = read_across(gpu, *a, unit - 10, unit + 10);
-    Array& temporary = *temporaries_[0];
+    Temporary& temporary = *temporaries_[0];
     Task &second = read_across(gpu, *a, unit - 10, unit + 10, temporary),
          &third = read_across(gpu, *a, unit - 10, unit + 10, temporary);
     run(first);
@@ -95,8 +95,8 @@ TEST_F(FormsTest, tasks_share_what_was_gathered_and_gather_it_again_once_it_has_
     EXPECT_EQ(script_.gathers.size(), 1u);
     const std::size_t copies = script_.copies.size();
     overwrite_on(gpu, other->chunks[0]);
-    EXPECT_EQ(temporary.chunks[0].replicas[gpu].address, 0u);
-    EXPECT_EQ(temporary.chunks[0].replicas[host].address, 0u) << "it is dropped, not saved";
+    EXPECT_EQ(temporary.chunk.replicas[gpu].address, 0u);
+    EXPECT_EQ(temporary.chunk.replicas[host].address, 0u) << "it is dropped, not saved";
     EXPECT_EQ(script_.copies.size(), copies);
     run(third);
     EXPECT_EQ(third.across()[0].form, Across::Form::gather);
@@ -115,7 +115,7 @@ TEST_F(FormsTest, what_another_task_gathered_is_gathered_again_where_placing_the
     Task& second = read_across(gpu, *a, unit - 10, unit + 10, *temporaries_[0]);
     add_overwrite(second, large->chunks[0]);
     run(first);
-    residency_->free_array(*small);
+    residency_->free_chunks(*small);
     run(second);
     EXPECT_EQ(second.across()[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 2u);
@@ -163,7 +163,7 @@ TEST_F(FormsTest, no_chunk_lies_across_two_allocations_of_a_driver_for_the_sake_
     for (Chunk& c : a->chunks) overwrite_on(gpu, c);
     const std::uintptr_t second = a->chunks[1].replicas[gpu].address;
     EXPECT_TRUE(second + 2 * unit <= base_[gpu] + 3 * unit || second >= base_[gpu] + 3 * unit);
-    residency_->free_array(*a);  // had thrown: so much was not allocated at one place
+    residency_->free_chunks(*a);  // had thrown: so much was not allocated at one place
 }
 
 TEST_F(FormsTest, room_for_neighbours_is_left_only_where_the_task_itself_has_enough) {
@@ -224,7 +224,7 @@ TEST_F(FormsTest, neighbours_that_nobody_has_used_are_nowhere_and_get_room_all_t
     EXPECT_EQ(place(read_across(gpu, a, 11 * unit - 5, 12 * unit + 5)), Placement::granted);
     EXPECT_TRUE(script_.gathers.empty());
     EXPECT_EQ(std::distance(a.chunks.begin(), a.chunks.end()), 4);
-    residency_->free_array(a);
+    residency_->free_chunks(a);
 }
 
 /// Of a chunk of which tasks read no more than its edges before it is replaced.

@@ -53,7 +53,7 @@ TEST_F(GhostsTest, of_a_chunk_that_another_device_has_come_beside_those_that_are
         EXPECT_TRUE(copy.from == gpu && copy.to == gpu) << "chunks move once";
     EXPECT_TRUE(waits_for(t.fences, script_.ghosts[0].fence));
     EXPECT_EQ(residency_->missing_bytes(t), 0u);
-    EXPECT_EQ(temporaries_[0]->chunks[0].replicas[gpu].address, 0u) << "no memory is taken for a copy";
+    EXPECT_EQ(temporaries_[0]->chunk.replicas[gpu].address, 0u) << "no memory is taken for a copy";
 }
 
 TEST_F(GhostsTest, serve_every_task_until_the_chunk_is_written_and_then_come_to_the_same_place) {

@@ -219,7 +219,7 @@ class Records : public ResidencyTest {
             for (const Replica& r : c.replicas) num_replicas += is_newest(r);
             EXPECT_EQ(num_replicas, num_readers + 1);
         }
-        residency_->free_array(*a);
+        residency_->free_chunks(*a);
         *left = allocated() - before;
         return bytes;
     }
@@ -249,7 +249,7 @@ TEST_F(Records, that_nobody_uses_are_given_back_when_it_is_asked_for) {
     auto a = make_array(8);
     for (Chunk& c : a->chunks) touch(c, 2, 2);
     pass_everything();
-    residency_->free_array(*a);
+    residency_->free_chunks(*a);
     const std::size_t kept = allocated();
     residency_->trim_records();
     EXPECT_LE(allocated() + 3 * 16384, kept) << "a slab of replicas for each memory";
@@ -260,7 +260,7 @@ TEST_F(Records, of_what_nobody_has_touched_take_nothing) {
     auto a = make_array(1000);
     const std::size_t before = allocated();
     residency_->released(*a);
-    residency_->free_array(*a);
+    residency_->free_chunks(*a);
     EXPECT_EQ(allocated(), before);
 }
 
@@ -297,8 +297,8 @@ TEST_F(Records, that_cannot_be_had_lose_nothing) {
             for (const Replica& r : c.replicas) somewhere |= is_newest(r);
             EXPECT_TRUE(somewhere) << "chunk " << c.index << " is nowhere";
         }
-        residency_->free_array(*a);
-        residency_->free_array(*b);
+        residency_->free_chunks(*a);
+        residency_->free_chunks(*b);
         EXPECT_EQ(residency_->counters(gpu).current_bytes, 0u);
         EXPECT_EQ(residency_->counters(host).current_bytes, 0u);
     }

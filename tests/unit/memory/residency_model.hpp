@@ -201,7 +201,7 @@ class Machine final : public Requests {
     void plan_waiting();
     void make_array();
     void make_stack(Array& array, std::size_t chunks);
-    bool is_used(const Array& array) const;
+    bool is_used(const Owner& owner) const;
     void free_array();
     void free_temporaries();
     bool will_be_written(const Chunk& chunk) const;
@@ -212,7 +212,7 @@ class Machine final : public Requests {
     bool make_readers_across();
     Region random_region();
     MemoryIndex home_of(const std::vector<Piece>& pieces);
-    Array& add_temporary(const Region& region);
+    Temporary& add_temporary(const Region& region);
     void add_use_beside(Waiting& waiting, const std::vector<Piece>& pieces);
     void tell_one();
     void submit(Waiting waiting);
@@ -245,15 +245,15 @@ class Machine final : public Requests {
     std::deque<std::pair<MemoryIndex, std::size_t>> growths_;
     std::vector<std::pair<MemoryIndex, AddressRange>> given_;
     std::vector<std::unique_ptr<Array>> arrays_;
-    std::vector<std::unique_ptr<Array>> temporaries_;
-    std::vector<std::unique_ptr<Array>> gone_;  ///< copies that were told of them may still stand on lanes
+    std::vector<std::unique_ptr<Temporary>> temporaries_;
+    std::vector<kmm::memory::OwnerPtr> gone_;  ///< copies that were told of them may still stand on lanes
     std::map<const Chunk*, Expected> expected_;
     std::deque<Waiting> told_later_;  ///< of one submit
     std::vector<Waiting> waiting_;    ///< submitted, in order, not placed
     std::vector<std::shared_ptr<Running>> pinned_;
     std::vector<std::shared_ptr<Running>> issued_;  ///< that have not executed, the pinned ones included
     std::set<std::uint64_t> failed_;                ///< tasks
-    std::map<const Array*, std::size_t> copies_;    ///< that have not executed
+    std::map<const Owner*, std::size_t> copies_;    ///< that have not executed
     std::shared_ptr<kmm::graph::RootFailure> cause_ = std::make_shared<kmm::graph::RootFailure>();
     Value last_value_ = 0;
     std::uint64_t num_tasks_ = 0;

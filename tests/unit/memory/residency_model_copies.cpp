@@ -33,9 +33,9 @@ Fence Machine::copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr
     const std::vector<Move> moves{
         {&chunk, from, to, source, destination, expected_.at(&chunk).units, chunk.lost != nullptr}};
     const auto lane = static_cast<LaneId>(1000 + 16 * from.index() + to.index());
-    ++copies_[chunk.array];
+    ++copies_[chunk.owner];
     return lanes_.put(lane, waits, [this, &chunk, moves, copied_at = chunk.copied_at] {
-        --copies_[chunk.array];
+        --copies_[chunk.owner];
         if (!move(moves, copied_at, 40)) fail_copy(chunk, copied_at);
     });
 }
@@ -77,10 +77,10 @@ Fence Machine::gather(Task& task, const Across& across, const FenceSet& waits) {
         if (piece.chunk->is_in_parts()) ++counts_.from_parts;
     }
     EXPECT_FALSE(temporary.replicas[task.memory].pinned()) << "gathered over what is in use";
-    ++copies_[temporary.array];
+    ++copies_[temporary.owner];
     const auto lane = static_cast<LaneId>(1500 + task.memory.index());
     return lanes_.put(lane, waits, [this, &temporary, moves, copied_at = temporary.copied_at] {
-        --copies_[temporary.array];
+        --copies_[temporary.owner];
         ++counts_.gathers;
         if (move(moves, copied_at, 15)) return;
         ++counts_.gathers_failed;
@@ -112,9 +112,9 @@ Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::u
         moves.push_back({&chunk, from, to, source + k * unit, destination + k * unit, {units[k]}, false});
     *bytes += read.size() * unit;
     const auto lane = static_cast<LaneId>(1400 + from.index());
-    ++copies_[chunk.array];
+    ++copies_[chunk.owner];
     return lanes_.put(lane, waits, [this, &chunk, to, destination, moves, copied_at = chunk.copied_at] {
-        --copies_[chunk.array];
+        --copies_[chunk.owner];
         for (Value& v : memories_.range(to, destination, chunk.size_bytes)) v = garbage;
         if (move(moves, copied_at, 8)) return;
         ++counts_.parts_failed;
@@ -138,9 +138,9 @@ Fence Machine::copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::ui
                                    {begin, begin + static_cast<std::ptrdiff_t>(part.size_bytes() / unit)},
                                    false}};
     const auto lane = static_cast<LaneId>(1600 + 16 * from.index() + to.index());
-    ++copies_[chunk.array];
+    ++copies_[chunk.owner];
     return lanes_.put(lane, waits, [this, &chunk, to, moves, copied_at = chunk.copied_at] {
-        --copies_[chunk.array];
+        --copies_[chunk.owner];
         if (move(moves, copied_at, 6)) return;
         ++counts_.ghosts_failed;
         ++counts_.copies_failed;

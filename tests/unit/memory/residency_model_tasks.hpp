@@ -22,6 +22,8 @@ using kmm::graph::Use;
 using kmm::memory::address_of;
 using kmm::memory::AddressRange;
 using kmm::memory::Array;
+using kmm::memory::Owner;
+using kmm::memory::Temporary;
 using kmm::memory::Chunk;
 using kmm::memory::MemoryIndex;
 using kmm::memory::PerMemory;
@@ -117,20 +119,15 @@ inline bool has_parts_that_are_read(const Chunk& chunk) {
 // ---- What the api and the schedule make of a region across chunks.
 
 /// As Temporaries::make_memory.
-inline std::unique_ptr<Array> make_temporary(const Region& region, std::size_t num_devices) {
-    auto made = std::make_unique<Array>();
-    Array& array = *made;
-    array.rank = 1;
-    array.element_bytes = unit;
-    array.num_pieces = static_cast<std::uint32_t>(pieces_of(region).size());
-    array.is_gathered = array.released = true;
-    array.set_region(box_of(region.begin, region.end), num_devices);
-    array.touch(0);
+inline std::unique_ptr<Temporary> make_temporary(const Region& region) {
+    auto made = std::make_unique<Temporary>(box_of(region.begin, region.end), 1, unit, kmm::memory::heap_alignment,
+                                            static_cast<std::uint32_t>(pieces_of(region).size()));
+    made->is_gathered = true;
     return made;
 }
 
-inline void add_temporary(Task& task, std::vector<Access>& accesses, Array& temporary) {
-    Use& use = add_view(task, accesses, temporary.chunks[0], {}, AccessKind::read);
+inline void add_temporary(Task& task, std::vector<Access>& accesses, Temporary& temporary) {
+    Use& use = add_view(task, accesses, temporary.chunk, {}, AccessKind::read);
     use.role = Use::Role::region;
     use.needs_content = true;
     ++temporary.uses_to_come;

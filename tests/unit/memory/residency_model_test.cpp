@@ -63,12 +63,12 @@ void Machine::make_stack(Array& array, std::size_t chunks) {
     kmm_test::make_stack(array);
 }
 
-bool Machine::is_used(const Array& array) const {
+bool Machine::is_used(const Owner& owner) const {
     const auto is_used_by = [&](const Task& t) {
-        return std::any_of(t.uses.begin(), t.uses.end(), [&](const Use& u) { return u.chunk->array == &array; });
+        return std::any_of(t.uses.begin(), t.uses.end(), [&](const Use& u) { return u.chunk->owner == &owner; });
     };
     const auto is_used_by_waiting = [&](const Waiting& w) { return is_used_by(*w.task); };
-    const auto copies = copies_.find(&array);
+    const auto copies = copies_.find(&owner);
     return (copies != copies_.end() && copies->second != 0) ||
            std::any_of(told_later_.begin(), told_later_.end(), is_used_by_waiting) ||
            std::any_of(waiting_.begin(), waiting_.end(), is_used_by_waiting) ||
@@ -87,9 +87,9 @@ void Machine::free_array() {
                 for (const Fence& f : *fences)
                     if (!lanes_.passed(f)) return;
     }
-    residency_->free_array(array);
+    residency_->free_chunks(array);
     for (const Chunk& c : array.chunks) expected_.erase(&c);
-    gone_.push_back(std::move(arrays_[at]));
+    gone_.emplace_back(arrays_[at].release());
     arrays_.erase(arrays_.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
@@ -98,10 +98,10 @@ void Machine::free_temporaries() {
     for (auto& t : temporaries_) {
         if (is_used(*t)) continue;
         EXPECT_EQ(t->uses_to_come, 0u);
-        EXPECT_TRUE(t->chunks[0].next_uses.empty());
-        residency_->free_array(*t);
-        expected_.erase(&t->chunks[0]);
-        gone_.push_back(std::move(t));
+        EXPECT_TRUE(t->chunk.next_uses.empty());
+        residency_->free_chunks(*t);
+        expected_.erase(&t->chunk);
+        gone_.emplace_back(t.release());
     }
     std::erase(temporaries_, nullptr);
 }
@@ -182,10 +182,10 @@ Region Machine::random_region() {
     return region.size() <= most_region_units ? region : Region{};
 }
 
-Array& Machine::add_temporary(const Region& region) {
-    Array& array = *temporaries_.emplace_back(make_temporary(region, num_devices_));
-    expected_[&array.chunks[0]];  // no units: the program's order knows nothing of it
-    return array;
+Temporary& Machine::add_temporary(const Region& region) {
+    Temporary& made = *temporaries_.emplace_back(make_temporary(region));
+    expected_[&made.chunk];  // no units: the program's order knows nothing of it
+    return made;
 }
 
 /// The device that has the largest piece, or any.
@@ -208,7 +208,7 @@ bool Machine::make_readers_across() {
     std::vector<const Chunk*> read;
     for (const Piece& piece : pieces) read.push_back(piece.chunk);
     const MemoryIndex memory = dice_.one_in(2) ? random_device() : home_of(pieces);
-    Array& temporary = add_temporary(region);
+    Temporary& temporary = add_temporary(region);
     const std::size_t num_tasks = dice_.one_in(3) ? 2 + dice_.below(2) : 1;
     const bool may_be_in_place = !dice_.one_in(4);
     for (std::size_t i = 0; i < num_tasks; ++i) {
@@ -254,14 +254,14 @@ void Machine::tell_one() {
 void Machine::submit(Waiting waiting) {
     const Task& task = *waiting.task;
     for (const Use& u : task.uses) {
-        if (u.chunk->array->is_temporary()) --u.chunk->array->uses_to_come;
+        if (u.chunk->owner->is_temporary()) --u.chunk->owner->uses_to_come;
         residency_->add_next_use(*u.chunk, Residency::next_use_of(task, u));
-        if (u.writes && task.memory.is_device()) u.chunk->array->written_by[task.memory].add(u.chunk->index);
+        if (u.writes && task.memory.is_device()) u.chunk->array()->written_by[task.memory].add(u.chunk->index);
     }
     for (const Across& across : task.across()) {
         if (!across.may_be_in_place) continue;
         const Chunk& first = *task.part(across, 0).chunk;
-        kmm::memory::Neighbours& neighbours = first.array->neighbours[task.memory];
+        kmm::memory::Neighbours& neighbours = first.array()->neighbours[task.memory];
         neighbours.chunks.add(first.index);
         neighbours.chunks.add(task.part(across, across.num_parts - 1).chunk->index);
     }

@@ -22,6 +22,7 @@ using kmm::graph::Task;
 using kmm::graph::Use;
 using kmm::memory::address_of;
 using kmm::memory::Array;
+using kmm::memory::Temporary;
 using kmm::memory::Chunk;
 using kmm::memory::MemoryIndex;
 using kmm::memory::PerMemory;

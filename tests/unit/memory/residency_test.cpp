@@ -185,7 +185,7 @@ TEST_F(ResidencyTest, what_a_large_chunk_leaves_behind_goes_to_a_large_one_which
     make_task(gpu, {{&a->chunks[0], false, false}});
     make_task(gpu, {{&a->chunks[1], false, false}});
     before->released = true;
-    residency_->free_array(*before);
+    residency_->free_chunks(*before);
     run(make_task(gpu, {{&a->chunks[2], true, true}, {&behind->chunks[0], true, true}}));
     EXPECT_EQ(behind->chunks[0].replicas[gpu].address, std::uintptr_t{2} << 32);
     EXPECT_EQ(a->chunks[1].replicas[gpu].address, 0u) << "for the small one";
@@ -265,7 +265,7 @@ TEST_F(ResidencyTest, when_nothing_can_leave_any_tier_the_answer_is_full_and_not
     EXPECT_EQ(place(t), Placement::full);
     EXPECT_TRUE(a->chunks[0].replicas[host].holds_all_of(a->chunks[0].version));
     EXPECT_TRUE(a->chunks[1].replicas[gpu].holds_all_of(a->chunks[1].version));
-    residency_->free_array(*a);
+    residency_->free_chunks(*a);
     auto b = make_array(1);
     overwrite_on(gpu, b->chunks[0]);
 }
@@ -314,7 +314,7 @@ TEST_F(FullTiers, what_becomes_free_on_the_host_is_found_by_the_next_task) {
     write_on(host, saved);
     EXPECT_EQ(place(t), Placement::full);
     EXPECT_EQ(place(make_task(gpu, {{&b->chunks[0], true, true}})), Placement::full);
-    residency_->free_array(*a);
+    residency_->free_chunks(*a);
     EXPECT_EQ(place(t), Placement::granted);
 }
 
@@ -430,7 +430,7 @@ TEST_F(ResidencyTest, what_the_driver_gives_at_most_is_known_until_it_gives_more
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     residency_->grown(gpu, 0, 0);
     EXPECT_EQ(residency_->usable_bytes(gpu), given);
-    residency_->free_array(*b);  // the driver may be asked again, and has said nothing new
+    residency_->free_chunks(*b);  // the driver may be asked again, and has said nothing new
     EXPECT_EQ(residency_->usable_bytes(gpu), given);
     residency_->grown(gpu, base_[gpu], 8 * unit);
     EXPECT_EQ(residency_->usable_bytes(gpu), 64 * unit);
@@ -572,7 +572,7 @@ TEST_F(ResidencyTest, an_exchange_that_was_refused_is_not_asked_for_again_until_
     EXPECT_EQ(residency_->place(t), Placement::full);
     EXPECT_EQ(script_.exchanges.size(), 1u);
     auto other = make_array(1);
-    residency_->free_array(*other);
+    residency_->free_chunks(*other);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     EXPECT_EQ(script_.exchanges.size(), 2u);
 }

@@ -165,7 +165,7 @@ TEST(Scheduler, when_nothing_can_release_memory_one_task_fails_and_the_rest_go_o
     EXPECT_EQ(s.scheduler->counters().succeeded, 2u);
     EXPECT_EQ(s.scheduler->counters().failed, 2u);
     s.scheduler->release(a);
-    ASSERT_EQ(s.scheduler->freed_arrays().size(), 1u);
+    ASSERT_EQ(s.scheduler->freed_owners().size(), 1u);
     Array& b = s.make_array(2);
     for (std::size_t c = 0; c < 2; c++) s.submit(TaskKind::kernel, gpu, {{&b.chunks[c], true, true}});
     s.finish();
@@ -193,7 +193,7 @@ TEST(Scheduler, no_task_fails_for_memory_while_a_copy_is_on_its_way_that_frees_s
     s.dispatch();
     ASSERT_EQ(s.copies(gpu, host), 1u);
     s.scheduler->release(a);
-    ASSERT_TRUE(s.scheduler->freed_arrays().empty()) << "its copy to the host is on its way";
+    ASSERT_TRUE(s.scheduler->freed_owners().empty()) << "its copy to the host is on its way";
     s.scheduler->launched(function, s.scheduler->lane(0, LaneRole::launcher), 1, nullptr, true);
     s.dispatch();
     EXPECT_EQ(s.scheduler->counters().failed, 0u);
