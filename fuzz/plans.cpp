@@ -420,16 +420,17 @@ class World {
         require(t.first_piece + t.num_pieces <= plan_.num_pieces(), "pieces that are not listed");
         Elements covered;
         std::size_t last = none;
-        for (const Piece* p = plan_.pieces(t); p != plan_.pieces(t) + t.num_pieces; ++p) {
-            const Elements piece = array.space.in(p->box);
+        for (const Piece& p : plan_.pieces(t)) {
+            const Elements piece = array.space.in(p.box);
             require(piece.any() && is_inside(piece, a.elements), "a piece is not inside its region");
-            require(p->chunk < array.chunks.size() && is_inside(piece, array.chunks[p->chunk]),
+            require(p.chunk < array.chunks.size() && is_inside(piece, array.chunks[p.chunk]),
                     "a piece is not inside its chunk");
+            require(p.whole_chunk == (piece == array.chunks[p.chunk]), "a piece is its chunk, or is not");
             require((piece & covered).none(), "pieces share elements");
             covered |= piece;
-            require(last == none || p->chunk > last, "a chunk has two pieces, or pieces are not in order");
-            last = p->chunk;
-            if (t.is_written) require(p->memory == written_in(i, p->chunk), "a chunk is written in two memories");
+            require(last == none || p.chunk > last, "a chunk has two pieces, or pieces are not in order");
+            last = p.chunk;
+            if (t.is_written) require(p.memory == written_in(i, p.chunk), "a chunk is written in two memories");
         }
         require(covered == a.elements, "pieces are not the region");
         require(!t.is_snapshot || t.num_pieces == 1, "a snapshot of several chunks");
@@ -448,7 +449,7 @@ class World {
         const bool may_be_in_place = t.chosen_late && is_cut_by_rows && 16 * wider <= a.elements.count();
         require(t.may_be_in_place == may_be_in_place, "a gather may be read in place, or may not");
         require(graph::equal(t.box, may_be_in_place ? rows : region), "a temporary has the wrong box");
-        if (may_be_in_place) require(t.num_pieces == last - plan_.pieces(t)->chunk + 1, "pieces are not neighbours");
+        if (may_be_in_place) require(t.num_pieces == last - plan_.pieces(t)[0].chunk + 1, "pieces are not neighbours");
     }
 
     static Box box_around(const FuzzArray& array, const Elements& elements) {

@@ -252,7 +252,8 @@ void Player::add_across(graph::Task& t, const trace::Task& told) {
         across.first_part = static_cast<std::uint32_t>(cold.parts.size());
         const detail::Box box = temporary.box(0);
         const detail::Box first = owner.box(next->chunk);
-        across.may_be_in_place = array != nullptr && array->is_stack && std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
+        across.may_be_in_place = array != nullptr && array->is_stack &&
+                                 std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
                                  std::equal(box.end + 1, std::end(box.end), first.end + 1);
         across.region = next->region;
         for (std::uint32_t k = 0; k < across.num_parts; ++k, ++next) {

@@ -92,8 +92,8 @@ class Player final : private schedule::Outbox, private trace::Sink {
     trace::Emitter emitter_;
     graph::TaskTable table_;
     std::map<trace::Number, memory::OwnerPtr> arrays_;  ///< and temporaries
-    std::map<trace::Number, trace::Number> places_;  ///< of helpers in the order of submission
-    std::vector<std::size_t> ends_;                  ///< of each task: behind it and all that it names
+    std::map<trace::Number, trace::Number> places_;     ///< of helpers in the order of submission
+    std::vector<std::size_t> ends_;                     ///< of each task: behind it and all that it names
     std::vector<std::unique_ptr<graph::Task>> tasks_;
     std::map<graph::TaskNumber, std::shared_ptr<graph::Failure>> failures_;
     memory::PerMemory<std::uintptr_t> next_address_;

@@ -587,16 +587,17 @@ void ArrayCopy::connect() {
         // Those of each chunk by itself: comparing all of a task's with each other would take their square.
         all.clear();
         for (; p < ends_[i]; ++p) {
-            const Box part = part_of(chunks_[p]);
+            const auto box = binding_.box_of(chunks_[p]);
+            const Box part = graph::intersection(box(), region_);
+            const bool is_whole = graph::equal(part, box());
             of_chunk.clear();
             if (to_user_) {
-                binding_.read(chunks_[p], part, t.number, of_chunk, *this);
+                binding_.histories[chunks_[p]].read(part, is_whole, box, t.number, of_chunk, *this);
             } else {
-                const auto box = binding_.box_of(chunks_[p]);
                 graph::CompactHistory& history = binding_.histories[chunks_[p]];
                 if (!history.any_content()) binding_.count_made(binding_.layout->num_elements(chunks_[p]));
                 // By the whole copy: if one chunk fails, all of the region is poisoned.
-                history.write(part, graph::equal(part, box()), box, last(), false, of_chunk, *this);
+                history.write(part, is_whole, box, last(), false, of_chunk, *this);
             }
             graph::drop_duplicates(of_chunk);
             all.insert(all.end(), of_chunk.begin(), of_chunk.end());

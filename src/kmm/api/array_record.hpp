@@ -13,7 +13,7 @@
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/graph/compact_history.hpp"
 #include "kmm/memory/chunk.hpp"
-#include "kmm/plan/layout.hpp"
+#include "kmm/plan/needs.hpp"
 #include "kmm/runtime/runtime_core.hpp"
 
 namespace kmm::detail {
@@ -37,12 +37,10 @@ struct Binding {
     auto box_of(std::size_t chunk) const noexcept {
         return [this, chunk] { return layout->box(chunk); };
     }
-    /// A task reads a region inside the chunk, which was touched: see graph::CompactHistory. Order lock.
+    /// A task reads a piece of a region; its chunk was touched: see graph::CompactHistory. Order lock.
     template<typename Edges>
-    void read(std::size_t chunk, const Box& region, graph::TaskNumber task, Edges& predecessors, graph::Past& past) {
-        const Box box = layout->box(chunk);
-        const bool is_whole = graph::equal(region, box, layout->rank());
-        histories[chunk].read(region, is_whole, [&box] { return box; }, task, predecessors, past);
+    void read(const plan::Piece& piece, graph::TaskNumber task, Edges& predecessors, graph::Past& past) {
+        histories[piece.chunk].read(piece.box, piece.whole_chunk, box_of(piece.chunk), task, predecessors, past);
     }
     /// A task is about to use the chunk: it has a history and a record from now on. Order lock. Throws std::bad_alloc,
     /// and nothing that counts has changed.

@@ -338,6 +338,7 @@ void Submission::Draft::describe_tasks() {
 
 void Submission::Draft::make_temporaries() {
     temporaries.make(*core, plan, wanted, accesses, tasks());
+    if (temporaries.num_transfers() == 0) return;
     reserve_helpers(temporaries.num_transfers());
     // What is written back is done after the task: the submit's own number waits for both.
     if (temporaries.any_written() && tasks().size() == 1) add_task().predecessors.reserve(1);
@@ -380,8 +381,9 @@ void Submission::Draft::bind() {
 // What is kept from before the submit is read first, what is written back comes last. A task that reads or writes in
 // place what another one has in a temporary is thus before or behind the transfer, whichever of the tasks runs first.
 void Submission::Draft::connect() {
-    const bool any_temporary = !temporaries.entries().empty();
-    if (any_temporary) connect_gathers();
+    temporaries.give_away();
+    const bool any_transfer = temporaries.num_transfers() != 0;
+    if (any_transfer) connect_gathers();
     const std::size_t count = wanted.size();
     for (std::size_t i = 0; i < count;) {
         const std::uint32_t number = wanted[i].task;
@@ -392,7 +394,7 @@ void Submission::Draft::connect() {
             if (!wanted[i].empty) connect_access(t, i);
         graph::drop_duplicates(t.predecessors);
     }
-    if (any_temporary) {
+    if (any_transfer) {
         if (tasks().back()->kind == TaskKind::join) tasks().back()->held_bytes = books().held().now();
         graph::UnorderedSet<TaskNumber> joins;
         for (Task* const t : tasks())
@@ -414,8 +416,7 @@ void Submission::Draft::connect_access(Task& t, std::size_t request) {
         if (gather != 0) graph::add_predecessor(t.predecessors, gather, true);
         if (!temporary.chosen_late || !need.first_of_chunk) return;
         Binding& binding = *accesses[request].binding;
-        for (const plan::Piece* p = plan.pieces(temporary); p != plan.pieces(temporary) + temporary.num_pieces; ++p)
-            binding.read(p->chunk, p->box, t.number, t.predecessors, *this);
+        for (const plan::Piece& p : plan.pieces(temporary)) binding.read(p, t.number, t.predecessors, *this);
         return;
     }
     graph::CompactHistory& history = *plan.histories()[request];
@@ -430,7 +431,6 @@ void Submission::Draft::connect_access(Task& t, std::size_t request) {
 }
 
 void Submission::Draft::connect_gathers() {
-    temporaries.give_away();
     for (std::size_t i = 0; i < temporaries.entries().size(); ++i) {
         Temporaries::Entry& e = temporaries.entries()[i];
         if (e.gather == nullptr) continue;
@@ -441,11 +441,10 @@ void Submission::Draft::connect_gathers() {
         connects_ahead(tasks()[r.task]->number);
         e.gather_number = add_helper_ahead(gather, tasks()[r.task]->number);
         gather.comes_before = tasks()[r.task]->number;
-        for (const plan::Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
-            Binding& binding = *accesses[t.request].binding;
-            if (!binding.histories[p->chunk].any_content()) continue;  // a first write finds nothing
-            binding.read(p->chunk, p->box, e.gather_number, gather.predecessors, *this);
-        }
+        Binding& binding = *accesses[t.request].binding;
+        for (const plan::Piece& p : plan.pieces(t))
+            if (binding.histories[p.chunk].any_content())  // a first write finds nothing
+                binding.read(p, e.gather_number, gather.predecessors, *this);
         graph::drop_duplicates(gather.predecessors);
     }
 }
@@ -498,10 +497,9 @@ void Submission::Draft::connect_write_backs() {
             const TaskNumber number = add_helper(write_back, all.number);
             write_back.predecessors.push_back({writer, true});
             Binding& binding = *accesses[t.request].binding;
-            const bool is_whole = graph::equal(p.box, binding.layout->box(p.chunk));
             graph::CompactHistory& history = binding.histories[p.chunk];
             const bool is_first = !history.any_content();
-            history.write(p.box, is_whole, binding.box_of(p.chunk), number, false, write_back.predecessors, *this);
+            history.write(p.box, p.whole_chunk, binding.box_of(p.chunk), number, false, write_back.predecessors, *this);
             graph::drop_duplicates(write_back.predecessors);
             all.predecessors.push_back({number, true});
             write_back.comes_before = place_behind(write_back, joins);

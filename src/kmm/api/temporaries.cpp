@@ -12,7 +12,7 @@ struct Temporaries::Source {
     Binding& binding;
     const plan::Request& request;
     const Task& task;  ///< the first that uses it
-    const plan::Piece* pieces;
+    std::span<const plan::Piece> pieces;
     const plan::Temporary& plan;
     std::size_t element_bytes;
 
@@ -122,10 +122,11 @@ void Temporaries::add_across(Task& task, std::uint32_t use, std::uint32_t tempor
     across.first_part = static_cast<std::uint32_t>(cold.parts.size());
     const memory::Array& data = *source.binding.data;
     across.may_be_in_place = t.may_be_in_place && data.is_stack;
-    across.offset_from_first_part =
-        offset_in(source.box_of(*source.pieces), request.region, source.rank()) * source.element_bytes;
-    for (std::uint32_t i = 0; i < t.num_pieces; ++i)
-        cold.parts.emplace_back() = use_of_part(task, source.binding.touch(source.pieces[i].chunk));
+    if (across.may_be_in_place)
+        across.offset_from_first_part =
+            offset_in(source.box_of(source.pieces.front()), request.region, source.rank()) * source.element_bytes;
+    for (const plan::Piece& p : source.pieces)
+        cold.parts.emplace_back() = use_of_part(task, source.binding.touch(p.chunk));
 }
 
 /// One for each piece: beside the temporary only one chunk must find room at a time.
@@ -140,7 +141,7 @@ void Temporaries::make_write_backs(RuntimeCore& core, Entry& entry, const Source
         Use& to = t.uses[0];
         to.chunk = &source.binding.touch(piece.chunk);
         to.writes = true;
-        to.replaces = graph::equal(piece.box, source.box_of(piece));
+        to.replaces = piece.whole_chunk;
         to.needs_content = !to.replaces;
         Use& from = t.uses[1];
         from.chunk = &entry.chunk();

@@ -1,8 +1,8 @@
 // The temporaries of one submit: memory for regions beside the chunks, and the transfers that fill it and write it
 // back.
 //
-// Owns: temporaries and records until the runtime has them. Which regions need a temporary is decided by plan::SubmitPlan.
-// Must not know: where chunks are. Used by the submitting thread.
+// Owns: temporaries and records until the runtime has them. Which regions need a temporary is decided by
+// plan::SubmitPlan. Must not know: where chunks are. Used by the submitting thread.
 #pragma once
 
 #include <algorithm>
@@ -23,20 +23,20 @@ struct DraftAccess {
     std::uint32_t view = 0;  // position in the task
 };
 
-/// Memory for regions beside the chunks (memory::Temporary). A transfer gathers what the tasks read into it before they run, or the tasks
-/// do when they are placed (graph::Across); a transfer for each piece brings what they wrote back into the chunks.
-/// Transfers are helpers of the batch.
+/// Memory for regions beside the chunks (memory::Temporary). A transfer gathers what the tasks read into it before they
+/// run, or the tasks do when they are placed (graph::Across); a transfer for each piece brings what they wrote back into
+/// the chunks. Transfers are helpers of the batch.
 class Temporaries {
   public:
     struct Entry {
         std::unique_ptr<memory::Temporary> data;  ///< until `give_away`
         memory::Temporary* temporary = nullptr;   ///< the same; from then on the runtime's
-        graph::Task* gather = nullptr;          ///< null: nothing is filled in, or the batch has it
-        graph::Task* given_gather = nullptr;    ///< once the batch has it
-        graph::TaskNumber gather_number = 0;    ///< once the batch has it
-        std::vector<graph::Task*> write_backs;  ///< likewise; one for each piece
-        std::uint32_t first_task = 0;           ///< position in the submit of the first task that uses it
-        std::uint32_t last_task = 0;            ///< where the last task or write-back stands that uses it
+        graph::Task* gather = nullptr;            ///< null: nothing is filled in, or the batch has it
+        graph::Task* given_gather = nullptr;      ///< once the batch has it
+        graph::TaskNumber gather_number = 0;      ///< once the batch has it
+        std::vector<graph::Task*> write_backs;    ///< likewise; one for each piece
+        std::uint32_t first_task = 0;             ///< position in the submit of the first task that uses it
+        std::uint32_t last_task = 0;              ///< where the last task or write-back stands that uses it
 
         memory::Chunk& chunk() const noexcept { return temporary->chunk; }
     };

@@ -31,9 +31,9 @@ inline bool overlaps(const Box& a, const Box& b, std::size_t rank = max_rank) no
         if (a.begin[k] >= b.end[k] || b.begin[k] >= a.end[k]) return false;
     return true;
 }
-inline Box intersection(const Box& a, const Box& b) noexcept {
+inline Box intersection(const Box& a, const Box& b, std::size_t rank = max_rank) noexcept {
     Box r;
-    for (std::size_t k = 0; k < max_rank; ++k) {
+    for (std::size_t k = 0; k < rank; ++k) {
         r.begin[k] = a.begin[k] > b.begin[k] ? a.begin[k] : b.begin[k];
         r.end[k] = a.end[k] < b.end[k] ? a.end[k] : b.end[k];
         if (r.end[k] < r.begin[k]) r.end[k] = r.begin[k];
@@ -50,10 +50,10 @@ inline Box around(const Box& a, const Box& b) noexcept {
     return r;
 }
 /// Of a box inside an array, whose elements a number can count; 0 for an empty box of any extents.
-inline std::int64_t volume(const Box& b) noexcept {
-    if (is_empty(b)) return 0;
+inline std::int64_t volume(const Box& b, std::size_t rank = max_rank) noexcept {
+    if (is_empty(b, rank)) return 0;
     std::int64_t v = 1;
-    for (std::size_t k = 0; k < max_rank; ++k) v *= b.end[k] - b.begin[k];
+    for (std::size_t k = 0; k < rank; ++k) v *= b.end[k] - b.begin[k];
     return v;
 }
 /// Calls `piece(Box)` for disjoint boxes that cover `from` without `hole` (which must overlap `from`). At most 2 *

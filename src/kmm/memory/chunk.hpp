@@ -129,9 +129,9 @@ struct Owner {
     bool is_gathered = false;
 
     // ---- under the baton
-    bool released = false;             ///< no handle is left; freed after its last task
-    std::uint64_t users = 0;           ///< uses by unsettled tasks
-    std::uint64_t uses_to_come = 0;    ///< of a temporary: by tasks that the schedule has not been told of
+    bool released = false;                ///< no handle is left; freed after its last task
+    std::uint64_t users = 0;              ///< uses by unsettled tasks
+    std::uint64_t uses_to_come = 0;       ///< of a temporary: by tasks that the schedule has not been told of
     std::size_t largest_block_bytes = 0;  ///< of chunks that tasks have used so far; filled in by the schedule
     std::uint64_t refetched_bytes = 0;    ///< fetched again after an eviction, over all memories
 
@@ -215,8 +215,7 @@ struct Temporary : Owner {
     /// `pieces`, at least 1: how many chunks the region meets.
     Temporary(const graph::Box& box, std::size_t axes, std::size_t bytes_of_element, std::size_t aligned_to,
               std::uint32_t pieces) noexcept
-        : region(box),
-          chunk(*this, 0, static_cast<std::size_t>(graph::volume(box)) * bytes_of_element, aligned_to) {
+        : region(box), chunk(*this, 0, static_cast<std::size_t>(graph::volume(box)) * bytes_of_element, aligned_to) {
         rank = axes;
         element_bytes = static_cast<std::uint32_t>(bytes_of_element);
         alignment = aligned_to;
@@ -246,8 +245,7 @@ inline graph::Box Owner::box(std::size_t chunk) const noexcept {
 inline Chunk& Owner::touch(std::size_t i) {
     if (is_temporary()) return static_cast<Temporary&>(*this).chunk;
     Array& a = static_cast<Array&>(*this);
-    return a.chunks.touch(i,
-                          [&] { return Chunk(a, static_cast<std::uint32_t>(i), a.chunk_bytes(i), a.alignment); });
+    return a.chunks.touch(i, [&] { return Chunk(a, static_cast<std::uint32_t>(i), a.chunk_bytes(i), a.alignment); });
 }
 
 template<typename F> void Owner::for_each_chunk(F&& f) {

@@ -168,8 +168,7 @@ bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
         const std::size_t bytes = part_bytes(across, c);
         if (c.is_in_parts()) return false;  // the host holds these parts alone
         const MemoryIndex source = source_for(c, m);
-        const bool comes_whole =
-            2 * bytes >= c.size_bytes || (source == Tiers::below(m) && !has_home_elsewhere(c, m));
+        const bool comes_whole = 2 * bytes >= c.size_bytes || (source == Tiers::below(m) && !has_home_elsewhere(c, m));
         if (is_valid(c, m) || comes_whole) {
             bytes_in_place += bytes;
             continue;

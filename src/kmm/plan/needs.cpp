@@ -59,7 +59,7 @@ bool SubmitPlan::make(const std::vector<Request>& requests) {
     if (any_write_ && !check_pairs(requests)) return false;
     if (!temporaries_.empty()) {
         choose_late(requests);
-        number_temporaries(requests);
+        if (any_out_of_order_) number_temporaries(requests);
     }
     return describe(requests);
 }
@@ -74,7 +74,7 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
         shared_.clear();
     }
     if (count > few_requests) first_uses_.clear();  // smaller plans do not use the table
-    any_write_ = any_crossing_ = several_memories_ = false;
+    any_write_ = any_crossing_ = several_memories_ = any_out_of_order_ = false;
     memory::MemoryIndex written_in;
     for (std::size_t i = 0; i < count; ++i) {
         const Request& r = requests[i];
@@ -115,6 +115,8 @@ void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32
     used_[request] = nullptr;
     const auto number = static_cast<std::uint32_t>(temporaries_.size());
     need.temporary = writes(r.kind) ? number : shared_temporary(requests, request, number);
+    const std::uint32_t before = need.temporary != number ? need.temporary : number - 1;
+    any_out_of_order_ = any_out_of_order_ || (before < number && request < temporaries_[before].request);
     if (need.temporary != number) return;
     Temporary& t = temporaries_.emplace_back();
     t.request = request;
@@ -126,7 +128,7 @@ void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32
     if (!is_in_place) return;
     t.first_piece = static_cast<std::uint32_t>(pieces_.size());
     t.num_pieces = 1;
-    pieces_.push_back({need.chunk, r.region, r.memory});
+    pieces_.push_back({need.chunk, need.whole_chunk, r.region, r.memory});
 }
 
 /// The chunks that each region across chunks meets. What many tasks want is refused before their regions are looked at
@@ -139,9 +141,15 @@ bool SubmitPlan::list_pieces(const std::vector<Request>& requests) {
         t.first_piece = static_cast<std::uint32_t>(pieces_.size());
         found_.clear();
         r.layout->find_all(r.region, found_);
-        for (const std::size_t chunk : found_)
-            pieces_.push_back(
-                {static_cast<std::uint32_t>(chunk), graph::intersection(r.region, r.layout->box(chunk)), r.memory});
+        const std::size_t rank = r.layout->rank();
+        for (const std::size_t chunk : found_) {
+            const Box whole = r.layout->box(chunk);
+            Piece& piece = pieces_.emplace_back();
+            piece.chunk = static_cast<std::uint32_t>(chunk);
+            piece.box = graph::intersection(r.region, whole, rank);
+            piece.whole_chunk = graph::equal(piece.box, whole, rank);
+            piece.memory = r.memory;
+        }
         t.num_pieces = static_cast<std::uint32_t>(found_.size());
         if (t.num_pieces <= most_late_pieces) continue;
         t.chosen_late = false;
@@ -354,9 +362,8 @@ bool SubmitPlan::check_many_pairs(const std::vector<Request>& requests) {
             look_at_readers(requests, readers, end, [&](std::uint32_t reader) {
                 const Need& need = needs_[reader];
                 if (need.form == Form::in_place) return is_written_in(requests, need.chunk, requests[reader].region);
-                const Temporary& t = temporaries_[need.temporary];
-                return std::any_of(pieces_.begin() + t.first_piece, pieces_.begin() + t.first_piece + t.num_pieces,
-                                   [&](const Piece& p) { return is_written_in(requests, p.chunk, p.box); });
+                return std::ranges::any_of(pieces(temporaries_[need.temporary]),
+                                           [&](const Piece& p) { return is_written_in(requests, p.chunk, p.box); });
             });
         else
             look_at_readers_of(requests, begin, readers, end, written_[num_indices++]);
@@ -414,7 +421,8 @@ void SubmitPlan::choose_late(const std::vector<Request>& requests) {
         const Box& whole = layout.array();
         Box rows = t.box;
         for (std::size_t k = 1; k < layout.rank(); ++k) rows.begin[k] = whole.begin[k], rows.end[k] = whole.end[k];
-        if (graph::volume(rows) - graph::volume(t.box) > graph::volume(t.box) / most_wider) continue;
+        const std::int64_t of_region = graph::volume(t.box, layout.rank());
+        if (graph::volume(rows, layout.rank()) - of_region > of_region / most_wider) continue;
         t.box = rows;
         t.may_be_in_place = true;
     }
@@ -471,8 +479,7 @@ bool SubmitPlan::check_content(const std::vector<Request>& requests, std::uint32
     if (need.form == Form::in_place) return check(used_[request], r.region);
     const Temporary& t = temporaries_[need.temporary];
     if (t.request != request) return true;  // it was looked at for the first
-    return std::all_of(pieces(t), pieces(t) + t.num_pieces,
-                       [&](const Piece& p) { return check(r.histories->find(p.chunk), p.box); });
+    return std::ranges::all_of(pieces(t), [&](const Piece& p) { return check(r.histories->find(p.chunk), p.box); });
 }
 
 /// The first request of the task that uses the same chunk or temporary. O(1), for tasks with very many accesses too.

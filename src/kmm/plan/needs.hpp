@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kmm/graph/box_index.hpp"
@@ -57,6 +58,7 @@ static_assert(sizeof(Need) == 32);
 /// The part of a temporary that lies in one chunk.
 struct Piece {
     std::uint32_t chunk = 0;
+    bool whole_chunk = false;  ///< it is the chunk
     Box box;
     memory::MemoryIndex memory;  ///< where it is written back; all tasks of a submit write a chunk in one memory
 };
@@ -115,7 +117,9 @@ class SubmitPlan {
     graph::CompactHistory* const* histories() const noexcept { return used_.data(); }
     /// Likewise; in the order of the requests that use them first.
     const std::vector<Temporary>& temporaries() const noexcept { return temporaries_; }
-    const Piece* pieces(const Temporary& t) const noexcept { return pieces_.data() + t.first_piece; }
+    std::span<const Piece> pieces(const Temporary& t) const noexcept {
+        return {pieces_.data() + t.first_piece, t.num_pieces};
+    }
     /// Valid after a call returned false and until the next one.
     const Refusal& refusal() const noexcept { return refusal_; }
     /// How many pairs of regions were compared so far, for tests.
@@ -189,6 +193,7 @@ class SubmitPlan {
     std::vector<graph::BoxIndex> written_;   ///< of arrays that requests write, several in one chunk, and read
     bool any_write_ = false;
     bool any_crossing_ = false;      ///< some region lies in no single chunk
+    bool any_out_of_order_ = false;  ///< temporaries are not in the order of the requests that use them first
     bool several_memories_ = false;  ///< requests write from different memories
     std::uint32_t num_uses_ = 0;     ///< of the task that is being described
     std::size_t num_compared_ = 0;

@@ -76,8 +76,7 @@ void add_uses(trace::Task& told, const graph::Task& task, const plan::Request* r
             continue;
         }
         const graph::Use& use = task.uses[view.use];
-        told.uses.push_back(told_of(
-            use, view.kind, requests != nullptr ? requests[i].region : use.chunk->box()));
+        told.uses.push_back(told_of(use, view.kind, requests != nullptr ? requests[i].region : use.chunk->box()));
         if (is_told[view.use]) continue;
         is_told[view.use] = true;
         tell_needs(told.uses.back(), use);

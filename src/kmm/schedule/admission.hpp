@@ -121,7 +121,8 @@ class Admission {
     memory::Residency& residency_;
     Ahead ahead_;
     memory::PerMemory<Memory> memories_;
-    graph::Map<std::size_t, std::size_t> largest_blocks_;  ///< arrays and temporaries, by the size of their largest block
+    graph::Map<std::size_t, std::size_t>
+        largest_blocks_;  ///< arrays and temporaries, by the size of their largest block
     graph::Task* closed_for_ = nullptr;
     std::uint32_t num_passed_ = 0;  ///< functions that pin chunks, placed since `closed_for_` was set
     bool gives_way_ = false;

@@ -124,7 +124,8 @@ Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::u
 
 /// Ghosts: what else the destination holds stays as it is.
 Fence Machine::copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                         std::uintptr_t destination, const FenceSet& waits, Task& task, const kmm::graph::BoxTransfer& part) {
+                         std::uintptr_t destination, const FenceSet& waits, Task& task,
+                         const kmm::graph::BoxTransfer& part) {
     ++counts_.ghosts;
     EXPECT_TRUE(from != to && to == task.memory && uses(task, chunk));
     EXPECT_TRUE(chunk.replicas[from].writer_pins == 0 && chunk.replicas[to].writer_pins == 0) << "in use";

@@ -158,8 +158,8 @@ inline void mark_small_parts(Task& task) {
     for (const Across& across : task.across())
         for (const std::uint32_t part : task.parts_of(across)) {
             Use& use = task.uses[part];
-            use.is_small_part = 2 * kmm::memory::part_bytes(across, *use.chunk) <= use.chunk->size_bytes &&
-                                use.role == Use::Role::part;
+            use.is_small_part =
+                2 * kmm::memory::part_bytes(across, *use.chunk) <= use.chunk->size_bytes && use.role == Use::Role::part;
         }
 }
 

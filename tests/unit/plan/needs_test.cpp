@@ -289,7 +289,7 @@ TEST(SubmitPlan, a_read_that_crosses_chunks_is_gathered_from_its_parts) {
     EXPECT_TRUE(t.is_filled);
     EXPECT_FALSE(t.is_written || t.is_snapshot);
     ASSERT_EQ(t.num_pieces, 3u);
-    const Piece* pieces = plan.pieces(t);
+    const auto pieces = plan.pieces(t);
     for (std::uint32_t i = 0; i < 3; i++) EXPECT_EQ(pieces[i].chunk, i);
     EXPECT_TRUE(kmm::graph::equal(pieces[0].box, line(8, 10)));
     EXPECT_TRUE(kmm::graph::equal(pieces[1].box, line(10, 20)));
@@ -345,7 +345,7 @@ TEST(SubmitPlan, a_write_that_crosses_chunks_works_beside_them_and_is_written_ba
     EXPECT_FALSE(plan.needs()[0].needs_content);
     EXPECT_TRUE(plan.needs()[1].needs_content);
     for (const Need& need : plan.needs()) EXPECT_TRUE(need.first_of_chunk && need.writes && need.replaces);
-    const Piece* const second = plan.pieces(plan.temporaries()[1]);
+    const auto second = plan.pieces(plan.temporaries()[1]);
     EXPECT_EQ(second[0].memory, host) << "the first request that writes chunk 1 writes it on the host";
     EXPECT_EQ(second[1].memory, gpu);
 }
@@ -630,12 +630,13 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
                 ASSERT_EQ(need.replaces, t.is_written);
             }
             std::vector<int> covered(rows * columns, 0);
-            for (const Piece* p = plan.pieces(t); p != plan.pieces(t) + t.num_pieces; ++p) {
-                ASSERT_TRUE(meets(i, p->chunk));
-                ASSERT_TRUE(kmm::graph::contains(r.layout->box(p->chunk), p->box));
-                elements(p->box, [&](std::size_t e) { covered[e]++; });
+            for (const Piece& p : plan.pieces(t)) {
+                ASSERT_TRUE(meets(i, p.chunk));
+                ASSERT_TRUE(kmm::graph::contains(r.layout->box(p.chunk), p.box));
+                ASSERT_EQ(p.whole_chunk, kmm::graph::equal(r.layout->box(p.chunk), p.box));
+                elements(p.box, [&](std::size_t e) { covered[e]++; });
                 if (t.is_written) {
-                    ASSERT_EQ(p->memory, written_in(i, p->chunk));
+                    ASSERT_EQ(p.memory, written_in(i, p.chunk));
                 }
             }
             elements(r.region, [&](std::size_t e) { covered[e]--; });

@@ -67,8 +67,8 @@ Shortage::Shortage(const ShortageWords& words, const Platform& platform, const g
         const memory::Chunk& c = *t.uses[i].chunk;
         const std::size_t bytes = Platform::rounded(c.block_bytes());
         if (needs.size() < most_needs) {
-            needs.push_back({kind_of(t, i), c.owner->name(), c.index, c.box(), c.owner->rank, bytes,
-                             c.owner->num_pieces});
+            needs.push_back(
+                {kind_of(t, i), c.owner->name(), c.index, c.box(), c.owner->rank, bytes, c.owner->num_pieces});
         } else {
             ++more_needs;
             more_needs_bytes = Platform::sum_bytes(more_needs_bytes, bytes);
