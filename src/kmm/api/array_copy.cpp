@@ -1,5 +1,5 @@
-// Copies between arrays and memory of the program, and fill: tasks of the library's own, one for each chunk concerned,
-// or for several small ones where there are very many.
+// Copies between arrays and memory of the program: tasks of the library's own, one for each chunk concerned, or for
+// several small ones where there are very many.
 //
 // Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out reads chunks
 // wherever they are, and begins to write only when every chunk that it reads is known to be good and the call has all
@@ -13,6 +13,7 @@
 #include "driver/format.hpp"
 #include "kmm/api/array_record.hpp"
 #include "kmm/api/caller_stream.hpp"
+#include "kmm/api/chunk_groups.hpp"
 #include "kmm/api/device_reader.hpp"
 #include "kmm/detail/strided_box.hpp"
 #include "kmm/engine/device_error.hpp"
@@ -25,14 +26,6 @@ namespace {
 using graph::Task;
 using graph::TaskKind;
 
-// Copies of at least this many chunks put several small chunks into one task, up to both limits below. Smaller tasks
-// cost more than their copy; larger ones balance badly over threads and start late.
-constexpr std::size_t fewest_chunks_for_groups = 512;
-constexpr std::size_t most_parts = 64;
-constexpr std::size_t most_group_bytes = std::size_t{256} << 10;
-// All chunks of a task that copies in are in the host's memory at once. The share is small, so that they nearly always
-// fit where one chunk at a time would.
-constexpr std::size_t group_share_of_limit = 256;
 // A copy out needs no room for its chunks, but each of its tasks waits for a device at least once: tasks are larger,
 // for any number of chunks, as long as each thread has some.
 constexpr std::size_t most_group_bytes_out = std::size_t{2} << 20;
@@ -609,98 +602,6 @@ void ArrayCopy::connect() {
     }
 }
 
-/// The element follows behind, and before it the number of elements of each chunk.
-struct FillGroup {
-    std::size_t element_bytes;
-    std::size_t num_chunks;
-
-    static std::size_t size_bytes(std::size_t num_chunks, std::size_t element_bytes) noexcept {
-        return sizeof(FillGroup) + num_chunks * sizeof(std::size_t) + element_bytes;
-    }
-    std::size_t* counts() noexcept { return reinterpret_cast<std::size_t*>(this + 1); }
-    std::byte* element() noexcept { return reinterpret_cast<std::byte*>(counts() + num_chunks); }
-};
-
-constexpr std::size_t largest_pattern = 64;  // of Driver::fill
-
-void fill_chunk(const DeviceResource* device, std::byte* to, const std::byte* element, std::size_t element_bytes,
-                std::size_t count) {
-    if (device == nullptr) {
-        for (std::size_t i = 0; i < count; ++i) std::copy_n(element, element_bytes, to + i * element_bytes);
-    } else if (element_bytes <= largest_pattern) {
-        device->fill_bytes(to, element_bytes * count, element, element_bytes);
-    } else {
-        // Fills the first element piece by piece, then doubles the filled part by copies.
-        for (std::size_t at = 0; at < element_bytes; at += largest_pattern) {
-            const std::size_t piece = std::min(largest_pattern, element_bytes - at);
-            device->fill_bytes(to + at, piece, element + at, piece);
-        }
-        for (std::size_t done = 1; done < count; done *= 2)
-            device->copy_bytes(to, to + done * element_bytes, std::min(done, count - done) * element_bytes);
-    }
-}
-
-void run_fill(void* payload, TaskContext& context) {
-    FillGroup& f = *static_cast<FillGroup*>(payload);
-    const auto* device = context.resource->cast_if<DeviceResource>();
-    for (std::size_t i = 0; i < f.num_chunks; ++i)
-        fill_chunk(device, static_cast<std::byte*>(context.addresses[i]), f.element(), f.element_bytes, f.counts()[i]);
-}
-
-/// The tasks of a fill: each fills chunks at home in one memory, as many as a task of a copy copies.
-class Fill {
-  public:
-    Fill(const ArrayRef& array, const Binding& binding, const void* value, Submission& submission) noexcept
-        : array_(array), binding_(binding), value_(static_cast<const std::byte*>(value)), submission_(submission) {}
-
-    void make_tasks() {
-        const std::size_t num_chunks = binding_.layout->num_chunks();
-        auto groups = memory::PerMemory<Group>::of_devices(binding_.runtime->platform().num_devices());
-        for (std::size_t i = 0; i < num_chunks; ++i) {
-            const auto home = memory::MemoryIndex::of(binding_.layout->home(i));
-            Group& g = groups[home];
-            const std::size_t bytes = Platform::rounded(binding_.block_bytes(i));
-            if (!g.chunks.empty() && g.bytes + bytes > most_bytes_in(home)) make_task(g, home);
-            g.chunks.push_back(i);
-            g.bytes += bytes;
-            if (num_chunks < fewest_chunks_for_groups || g.chunks.size() == most_parts) make_task(g, home);
-        }
-        for (const memory::MemoryIndex m : groups.memories())
-            if (!groups[m].chunks.empty()) make_task(groups[m], m);
-    }
-
-  private:
-    struct Group {
-        std::vector<std::size_t> chunks;
-        std::size_t bytes = 0;
-    };
-    std::size_t most_bytes_in(memory::MemoryIndex m) const {
-        return std::min(most_group_bytes, binding_.runtime->platform().limit_bytes(m) / group_share_of_limit);
-    }
-    void make_task(Group& g, memory::MemoryIndex home) {
-        const std::size_t element_bytes = array_->element_bytes();
-        const std::size_t payload_bytes = FillGroup::size_bytes(g.chunks.size(), element_bytes);
-        const auto kind = home.is_host() ? LauncherInfo::Kind::host : LauncherInfo::Kind::device_function;
-        submission_.begin_task(SystemInfo::affinity_processor(home.id()), {}, kind, {g.chunks.size(), payload_bytes});
-        void* const payload = submission_.allocate_payload(payload_bytes, alignof(FillGroup));
-        auto* const f = new (payload) FillGroup{element_bytes, g.chunks.size()};
-        std::copy_n(value_, element_bytes, f->element());
-        for (std::size_t i = 0; i < g.chunks.size(); ++i) {
-            const Box box = binding_.layout->box(g.chunks[i]);
-            f->counts()[i] = static_cast<std::size_t>(graph::volume(box));
-            submission_.add_access(array_, AccessKind::overwrite, box, 0);
-        }
-        submission_.set_body(f, {run_fill, nullptr});
-        g.chunks.clear();
-        g.bytes = 0;
-    }
-
-    const ArrayRef& array_;
-    const Binding& binding_;
-    const std::byte* value_;
-    Submission& submission_;
-};
-
 }  // namespace
 
 void array_copy_out(const ArrayRef& array, const Box& region, void* destination, const std::int64_t* strides,
@@ -712,21 +613,6 @@ void array_copy_in(const ArrayRef& array, const Box& region, const void* source,
                    DefaultStream stream) {
     auto* const from = const_cast<std::byte*>(static_cast<const std::byte*>(source));  // only read
     ArrayCopy(array, region, from, strides, false).run(stream);
-}
-
-EventId array_fill(const ArrayRef& array, const void* value) {
-    Binding* b = array->binding();
-    if (b == nullptr)
-        throw InvalidArgument(array->name() + " is not bound to a runtime: make it with rt.array before filling it");
-    RuntimeCore& core = *b->runtime;
-    LauncherInfo launcher;
-    static constexpr char name[] = "fill";
-    launcher.name = name;
-    launcher.name_length = sizeof name - 1;
-    // One submit, so that it is refused as a whole: chunks at home on devices are filled there, the others on the host.
-    Submission submission(core, launcher);
-    Fill(array, *b, value, submission).make_tasks();
-    return submission.commit();
 }
 
 namespace {

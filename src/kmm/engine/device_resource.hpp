@@ -24,6 +24,7 @@ class DeviceResourceAccess {
         resource.chunk_ = &chunk;
         resource.hooks_ = hooks;
     }
+    static driver::Driver& driver(const DeviceResource& resource) noexcept { return *resource.driver_; }
 };
 
 }  // namespace kmm::detail

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "counting_driver.hpp"
 #include "driver/registry.hpp"
-#include "forwarding_driver.hpp"
 #include "repeat.hpp"
 
 namespace {
@@ -21,27 +21,8 @@ using kmm::detail::innermost_box;
 using kmm::detail::put_on_stream;
 using kmm::detail::StridedCopy;
 using kmm::driver::BoxMove;
+using kmm::driver::testing::CountingDriver;
 constexpr std::size_t max_rank = kmm::detail::max_rank;
-
-class CountingDriver final : public kmm::driver::testing::ForwardingDriver {
-  public:
-    using ForwardingDriver::ForwardingDriver;
-    int num_calls = 0;
-    std::size_t most_boxes = 0;
-
-    kmm::driver::Status copy(void* to, const void* from, std::size_t bytes,
-                             kmm::driver::StreamHandle stream) noexcept override {
-        ++num_calls;
-        return ForwardingDriver::copy(to, from, bytes, stream);
-    }
-    kmm::driver::Status move_boxes(const BoxMove* boxes, std::size_t num_boxes,
-                                   kmm::driver::StreamHandle stream) noexcept override {
-        ++num_calls;
-        most_boxes = std::max(most_boxes, num_boxes);
-        return ForwardingDriver::move_boxes(boxes, num_boxes, stream);
-    }
-    void called(const char*) noexcept override {}
-};
 
 /// Memory of a device of the host driver, and a stream there.
 class StridedCopies : public testing::Test {
