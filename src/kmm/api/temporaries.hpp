@@ -24,8 +24,8 @@ struct DraftAccess {
 };
 
 /// Memory for regions beside the chunks (memory::Temporary). A transfer gathers what the tasks read into it before they
-/// run, or the tasks do when they are placed (graph::Across); a transfer for each piece brings what they wrote back into
-/// the chunks. Transfers are helpers of the batch.
+/// run, or the tasks do when they are placed (graph::Across); a transfer for each piece brings what they wrote back
+/// into the chunks. Transfers are helpers of the batch.
 class Temporaries {
   public:
     struct Entry {
