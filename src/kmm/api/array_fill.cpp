@@ -83,9 +83,8 @@ class Fill {
         auto* const f = new (payload) FillGroup{element_bytes, g.chunks.size()};
         std::copy_n(value_, element_bytes, f->element());
         for (std::size_t i = 0; i < g.chunks.size(); ++i) {
-            const Box box = binding_.layout->box(g.chunks[i]);
-            f->counts()[i] = static_cast<std::size_t>(graph::volume(box));
-            submission_.add_access(array_, AccessKind::overwrite, box, 0);
+            f->counts()[i] = binding_.layout->num_elements(g.chunks[i]);
+            submission_.add_access(array_, AccessKind::overwrite, binding_.layout->box(g.chunks[i]), 0);
         }
         submission_.set_body(f, {run_fill, nullptr});
         g.chunks.clear();

@@ -482,15 +482,15 @@ bool SubmitPlan::check_content(const std::vector<Request>& requests, std::uint32
     return std::ranges::all_of(pieces(t), [&](const Piece& p) { return check(r.histories->find(p.chunk), p.box); });
 }
 
-/// The first request of the task that uses the same chunk or temporary. O(1), for tasks with very many accesses too.
-std::size_t SubmitPlan::first_of_task(std::size_t request, std::size_t task_begin) {
-    const auto is_same = [this](std::size_t a, std::size_t b) {
-        if (used_[a] != nullptr || used_[b] != nullptr) return used_[a] == used_[b];
-        return needs_[a].form == needs_[b].form && needs_[a].temporary == needs_[b].temporary;
-    };
-    const std::size_t few = task_begin + few_requests;
-    for (std::size_t i = task_begin; i < std::min(request + 1, few); ++i)
-        if (is_same(i, request)) return i;
+/// Whether two requests of a task use the same chunk or temporary.
+bool SubmitPlan::is_same_use(std::size_t a, std::size_t b) const noexcept {
+    if (used_[a] != nullptr || used_[b] != nullptr) return used_[a] == used_[b];
+    return needs_[a].form == needs_[b].form && needs_[a].temporary == needs_[b].temporary;
+}
+
+/// The first request of the task that uses the same chunk or temporary, from `few` on: none before does. O(1), for
+/// tasks with very many accesses too.
+std::size_t SubmitPlan::first_in_table(std::size_t request, std::size_t few) {
     if (first_uses_.size() < 2 * needs_.size()) first_uses_.assign(std::bit_ceil(2 * needs_.size()), 0);
     std::size_t h =
         std::hash<const void*>()(used_[request]) / alignof(graph::CompactHistory) + needs_[request].temporary;
@@ -498,7 +498,7 @@ std::size_t SubmitPlan::first_of_task(std::size_t request, std::size_t task_begi
         // Entries of tasks before count as empty.
         std::uint32_t& at = first_uses_[h & (first_uses_.size() - 1)];
         if (at < few || at >= request) return at = static_cast<std::uint32_t>(request);
-        if (is_same(at, request)) return at;
+        if (is_same_use(at, request)) return at;
     }
 }
 
@@ -511,7 +511,11 @@ Need& SubmitPlan::use_with(std::size_t first, std::size_t request) noexcept {
 
 void SubmitPlan::describe_temporary(std::uint32_t request, std::size_t task_begin) {
     const Temporary& t = temporaries_[needs_[request].temporary];
-    Need& need = use_with(first_of_task(request, task_begin), request);
+    const std::size_t few = task_begin + few_requests;
+    std::size_t first = task_begin;
+    while (first < few && !is_same_use(first, request)) ++first;
+    if (first == few) first = first_in_table(request, few);
+    Need& need = use_with(first, request);
     need.needs_content = t.is_filled;
     need.writes = need.replaces = t.is_written;
 }
@@ -533,9 +537,11 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
         // Which gives the same answer as `check_content`, and most requests come here.
         if (used[i] == nullptr || (r.kind == AccessKind::read && !used[i]->covers(r.region, &refusal_.region)))
             return check_content(requests, static_cast<std::uint32_t>(i));
+        const std::size_t few = task_begin + few_requests;
         std::size_t j = task_begin;
-        while (used[j] != used[i] && j < task_begin + few_requests) ++j;
-        Need& first = use_with(used[j] == used[i] ? j : first_of_task(i, task_begin), i);
+        while (j < few && used[j] != used[i]) ++j;
+        if (j == few) j = first_in_table(i, few);
+        Need& first = use_with(j, i);
         if (r.kind == AccessKind::read) {
             first.needs_content = true;
             continue;

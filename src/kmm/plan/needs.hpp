@@ -170,7 +170,8 @@ class SubmitPlan {
     bool check_content(const std::vector<Request>& requests, std::uint32_t request);
     bool describe(const std::vector<Request>& requests);
     void describe_temporary(std::uint32_t request, std::size_t task_begin);
-    std::size_t first_of_task(std::size_t request, std::size_t task_begin);
+    bool is_same_use(std::size_t a, std::size_t b) const noexcept;
+    std::size_t first_in_table(std::size_t request, std::size_t few);
     Need& use_with(std::size_t first, std::size_t request) noexcept;
     bool refuse(Refusal::Reason reason, std::size_t first, std::size_t second = 0) noexcept {
         refusal_.reason = reason;
