@@ -40,7 +40,7 @@ struct CopyShared {
     bool to_user = false;
     bool user_on_device = false;
     const CallerStream* after = nullptr;  ///< null without device memory; valid while the caller waits
-    driver::StreamHandle stream;          ///< with device memory: that of `DeviceStream`
+    driver::StreamHandle stream;          ///< with device memory; after the caller's stream
 };
 
 /// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
@@ -65,42 +65,18 @@ std::size_t bytes_of(const CopyPart& part, std::size_t element_bytes) noexcept {
     return bytes;
 }
 
-/// Stream for copies with device memory of the program. Ordered after the caller's stream.
-class DeviceStream {
-  public:
-    DeviceStream(driver::Driver& driver, int ordinal, const CallerStream& after) : driver_(driver) {
-        check_device(driver, ordinal, driver.create_stream(ordinal, true, 0, &stream_), "creating a stream for a copy");
-        const driver::Status ordered = after.order(stream_);
-        if (ordered.ok()) return;
-        (void)driver.destroy_stream(stream_);
-        throw_device_error(driver, ordinal, ordered, "ordering a copy after the calling thread's stream");
-    }
-    ~DeviceStream() { (void)driver_.destroy_stream(stream_); }
-    DeviceStream(const DeviceStream&) = delete;
-    DeviceStream& operator=(const DeviceStream&) = delete;
-    driver::StreamHandle handle() const noexcept { return stream_; }
-
-  private:
-    driver::Driver& driver_;
-    driver::StreamHandle stream_;
-};
-
 /// With device memory of the program on one side at least.
 void copy_with_device(const CopyShared& shared, const StridedCopy& copy) {
     driver::Driver& driver = shared.core->platform().driver();
     const driver::StreamHandle stream = shared.stream;
-    // Whatever happens, nothing touches the program's memory when this returns.
-    struct Drain {
-        driver::Driver& driver;
-        driver::StreamHandle stream;
-        ~Drain() { (void)driver.synchronize_stream(stream); }
-    } drain{driver, stream};
-    driver::check(driver, put_on_stream(copy, shared.element_bytes, driver, stream),
-                  "copy between an array and device memory");
     // What the program has put on its stream may take long, or wait for tasks that stand behind this one.
     std::optional<engine::Workers::Wait> wait;
     if (!shared.after->passed()) wait.emplace();
-    driver::check(driver, driver.synchronize_stream(stream), "copy between an array and device memory");
+    const driver::Status put = put_on_stream(copy, shared.element_bytes, driver, stream);
+    // Whatever happens, nothing touches the program's memory when this returns.
+    const driver::Status done = driver.synchronize_stream(stream);
+    for (const driver::Status& status : {put, done})
+        driver::check(driver, status, "copy between an array and device memory");
 }
 
 /// The parts of a task, one for each view; they follow behind.
@@ -295,6 +271,7 @@ class ArrayCopy final : Batch {
 
   private:
     void check_arguments() const;
+    void take_stream();
     void make_tasks();
     std::size_t most_bytes_of_group() const;
     std::size_t group_size(std::size_t first, std::size_t most_bytes) const;
@@ -328,7 +305,7 @@ class ArrayCopy final : Batch {
     std::string name_;
     DeviceMemory memory_;
     std::optional<CallerStream> after_;  ///< recorded at the beginning, and waited for on the device
-    std::optional<DeviceStream> stream_;
+    std::optional<CopyStreams::Lease> stream_;
     std::optional<CopyBuffers::Hold> buffers_;  ///< of a copy out of devices to the host
     std::vector<std::size_t> chunks_;           ///< that the region meets
     Task* gate_ = nullptr;             ///< of a copy out, a helper: every chunk that is read is known to be good
@@ -361,7 +338,7 @@ void ArrayCopy::run(DefaultStream stream) {
     if (memory_.driver != nullptr) after_.emplace(core_, memory_, stream, name_.c_str());
     // From here on a copy out needs no more memory: it cannot run out of it half-way.
     if (memory_.driver == &core_.platform().driver())
-        stream_.emplace(*memory_.driver, memory_.ordinal, *after_);
+        take_stream();
     else if (to_user_ && core_.platform().num_devices() != 0)
         buffers_.emplace(core_.copy_buffers());
     core_.admit();
@@ -376,6 +353,13 @@ void ArrayCopy::run(DefaultStream stream) {
     if (books().failure_of(last()) != nullptr)
         for (TaskNumber n = first(); n != last(); ++n) (void)books().deliver_failure(n);
     core_.throw_failure(last());
+}
+
+/// It comes after the caller's.
+void ArrayCopy::take_stream() {
+    stream_.emplace(core_.copy_streams(), memory_.ordinal);
+    check_device(*memory_.driver, memory_.ordinal, after_->order(stream_->handle()),
+                 "ordering a copy after the calling thread's stream");
 }
 
 void ArrayCopy::make_tasks() {

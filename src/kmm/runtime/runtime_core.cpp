@@ -64,6 +64,7 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
       turns_(platform_, books_, words_, shortage_words_, engine_, listeners_.emitter()),
       engine_(platform_, words_, listeners_.emitter()),
       copy_buffers_(platform_),
+      copy_streams_(platform_.driver()),
       reports_(platform_, books_, engine_, turns_, copy_buffers_),
       who_waits_(platform_, books_, words_, turns_),
       share_(platform_, engine_, turns_) {
@@ -333,6 +334,7 @@ void RuntimeCore::trim() {
     turns_.with_everything_read([](auto& scheduler, const auto&) { scheduler.trim(); });
     engine_.memory_service().trim();
     copy_buffers_.trim();
+    copy_streams_.trim();
 #ifdef __GLIBC__
     (void)malloc_trim(0);  // else the C library keeps most of it, among blocks in use
 #endif

@@ -13,6 +13,7 @@
 #include "kmm/core/stats.hpp"
 #include "kmm/runtime/batch.hpp"
 #include "kmm/runtime/copy_buffers.hpp"
+#include "kmm/runtime/copy_streams.hpp"
 #include "kmm/runtime/engine_room.hpp"
 #include "kmm/runtime/listeners.hpp"
 #include "kmm/runtime/platform.hpp"
@@ -45,6 +46,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     Listeners& listeners() noexcept { return listeners_; }
     UserCopies& user_copies() noexcept { return reports_.user_copies(); }
     CopyBuffers& copy_buffers() noexcept { return copy_buffers_; }
+    CopyStreams& copy_streams() noexcept { return copy_streams_; }
 
     // ---- submitting (api/submission.cpp)
     /// Waits while too many tasks are unfinished; never inside a task.
@@ -113,6 +115,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     SchedulerTurns turns_;
     EngineRoom engine_;
     CopyBuffers copy_buffers_;
+    CopyStreams copy_streams_;
     Reports reports_;
     WhoWaits who_waits_;
     ProcessShare share_;
