@@ -28,7 +28,7 @@ constexpr std::size_t blocks_ahead = 4;
 void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     Space& space = spaces_[memory];
     space.growing = false;
-    may_save_again(space);
+    space.may_save_again();
     const bool exchanged = std::exchange(space.exchanging, false);
     const bool freed_meanwhile = std::exchange(space.freed_meanwhile, false);
     if (bytes == 0) {
@@ -56,7 +56,7 @@ void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::siz
     // the refused one had, so that their number is bounded by the limit until something is freed.
     if (space.counters.capacity_bytes > space.exchanged_of_bytes) space.no_exchange = false;
     note_memory(memory);
-    may_fit_again(space);
+    space.may_fit_again();
     add(space, address, bytes, sealed);
 }
 
@@ -88,7 +88,7 @@ void Residency::give(Space& space, std::uintptr_t address, std::size_t bytes, Fe
 
 void Residency::tell_again(Space& space) {
     if (space.unfreed.empty() && space.unadded.empty()) return;
-    may_fit_again(space);
+    space.may_fit_again();
     for (auto late = std::exchange(space.unadded, {}); const Space::Unadded& u : late)
         add(space, u.address, u.bytes, u.sealed);
     for (auto late = std::exchange(space.unfreed, {}); Space::Unfreed & u : late)
@@ -221,7 +221,7 @@ void Residency::forget(Replica& replica) {
     space.counters.current_bytes -= space.heap.round_up(chunk.block_bytes());
     ++space.counters.frees;
     if (Tiers::is_first(m)) return;
-    may_save_again(space);
+    space.may_save_again();
     reindex_all(chunk);  // what is dirty above has lost its place
 }
 
@@ -283,15 +283,6 @@ bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
     return true;
 }
 
-void Residency::may_exchange_again(Space& space) noexcept {
-    may_save_again(space);
-    // The answer to one that is under way is about what was free when it was asked for.
-    if (space.exchanging)
-        space.freed_meanwhile = true;
-    else
-        space.no_exchange = false;
-}
-
 // --------------------------------------------------------------------------------------------------------- for others
 
 bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users) {
@@ -309,7 +300,7 @@ bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_
     if (users != nullptr) add_heap_fences(*users, left);
     space.counters.capacity_bytes -= bytes;
     note_memory(memory);
-    may_save_again(space);
+    space.may_save_again();
     // While an exchange is under way its answer decides whether the driver may be asked again.
     if (!space.growing) {
         space.refusals = 0;
@@ -492,8 +483,8 @@ bool Residency::compact(MemoryIndex m) {
         for (const Fence& f : last) add_user(r, UserKind::arrival, f);
         notify(*r.chunk, m);
     }
-    may_fit_again(space);
-    may_save_again(spaces_[Tiers::below(m).value_or(m)]);
+    space.may_fit_again();
+    spaces_[Tiers::below(m).value_or(m)].may_save_again();
     return !shifts.empty();
 }
 

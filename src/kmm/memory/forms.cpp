@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kmm/memory/heap_fences.hpp"
-#include "kmm/memory/moved_boxes.hpp"
+#include "kmm/memory/regions.hpp"
 #include "kmm/memory/residency.hpp"
 
 namespace kmm::memory {
@@ -29,74 +29,9 @@ constexpr std::uint32_t most_times_laid = 8;
 // is gathered in this memory, for good.
 constexpr std::uint32_t most_times_in_vain = 64;
 
-Chunk& chunk_of_part(const Task& task, const Across& across, std::uint32_t i) noexcept {
-    return *task.part(across, i).chunk;
-}
-
-Chunk& temporary(const Task& task, const Across& across) noexcept { return *task.uses[across.use].chunk; }
-
-/// What the chosen forms need of parts and temporaries. Of a chunk that several regions have a part of, or that the
-/// task uses by itself, too, the one that needs most of it decides. O(parts).
-void set_places(Task& task) noexcept {
-    for (Use& u : task.uses)
-        if (u.is_part()) u.place = Use::Place::none;
-    for (const Across& across : task.across()) {
-        const bool is_in_place = across.form == Across::Form::in_place;
-        task.uses[across.use].place = is_in_place ? Use::Place::none : Use::Place::here;
-        if (across.form == Across::Form::gathered) continue;
-        for (std::uint32_t i = 0; i < across.num_parts; ++i) {
-            Use& u = task.part(across, i);
-            const auto place = !is_in_place         ? Use::Place::anywhere
-                               : across.is_ghost(i) ? Use::Place::ghost
-                                                    : Use::Place::here;
-            u.place = std::max(u.place, place);
-        }
-    }
-}
-
-/// Whether each has a replica that may hold parts.
-bool ghosts_have_places(const Task& task, const Across& across) noexcept {
-    for (std::uint32_t i = 0; i < across.num_parts; ++i)
-        if (across.is_ghost(i) && !chunk_of_part(task, across, i).replicas[task.memory].has_ghosts()) return false;
-    return true;
-}
-
-/// That the use is a part of. It has one part. O(parts).
-const Across& region_of(const Task& task, const Use& part) noexcept {
-    const auto index = static_cast<std::uint32_t>(&part - task.uses.data());
-    return *std::ranges::find_if(task.across(), [&](const Across& across) {
-        const auto parts = task.parts_of(across);
-        return std::ranges::find(parts, index) != parts.end();
-    });
-}
-
-/// Of a chunk of a stack: whole rows, if these are little too. They are one piece of memory, and other tasks at the
-/// same border find what they read.
-graph::Box box_to_fetch(const Chunk& chunk, const graph::Box& part) noexcept {
-    graph::Box rows = chunk.box();
-    rows.begin[0] = part.begin[0];
-    rows.end[0] = part.end[0];
-    const std::size_t bytes = static_cast<std::size_t>(graph::volume(rows)) * chunk.owner->element_bytes;
-    return 2 * bytes < chunk.size_bytes ? rows : part;
-}
-
-ChunkRange range_of(const Task& task, const Across& across) noexcept {
-    return {chunk_of_part(task, across, 0).index, chunk_of_part(task, across, across.num_parts - 1).index};
-}
-
 }  // namespace
 
 // ---------------------------------------------------------------------------------------------------------- questions
-
-/// Whether the temporary has been filled, for another task, with what is good as far as it is known.
-bool Residency::holds_region(const Task& task, const Across& across) const noexcept {
-    const Chunk& t = temporary(task, across);
-    if (!is_valid(t, task.memory)) return false;
-    const std::uint64_t filled_at = t.replicas[task.memory].content_at;
-    for (std::uint32_t i = 0; i < across.num_parts; ++i)
-        if (chunk_of_part(task, across, i).spoiled_at > filled_at) return false;
-    return true;
-}
 
 /// Whether each has a block in the task's memory that begins where the one before it ends.
 bool Residency::lie_side_by_side(const Task& task, const Across& across) const noexcept {
@@ -109,38 +44,6 @@ bool Residency::lie_side_by_side(const Task& task, const Across& across) const n
         expected += c.size_bytes;
     }
     return true;
-}
-
-/// Whether `m` holds the region's part of the chunk, as a ghost or in a valid replica.
-bool Residency::holds_part(const Chunk& chunk, MemoryIndex m, const Across& across) noexcept {
-    if (is_valid(chunk, m)) return true;
-    const Replica& r = chunk.replicas[m];
-    return r.has_ghosts() && chunk.version != 0 && r.version == chunk.version &&
-           Ghosts::of(r).hold(part_of(across, chunk));
-}
-
-bool Residency::lacks_part(const Task& task, const Use& part) noexcept {
-    return !holds_part(*part.chunk, task.memory, region_of(task, part));
-}
-
-/// Whether the part can be copied in without waiting for readers of the parts that are there.
-bool Residency::comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept {
-    const Replica& r = chunk.replicas[m];
-    return r.has_ghosts() && r.version == chunk.version && !Ghosts::of(r).overlap(part);
-}
-
-bool Residency::part_comes_beside(const Task& task, const Use& part) noexcept {
-    const Chunk& c = *part.chunk;
-    return comes_beside(c, task.memory, box_to_fetch(c, part_of(region_of(task, part), c)));
-}
-
-/// Whether kernels of other devices write the chunk, and none in `m`, as far as known. O(memories).
-bool Residency::has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
-    const Array& array = *chunk.array();
-    if (array.written_by[m].contains(chunk.index)) return false;
-    for (const MemoryIndex other : spaces_.device_memories())
-        if (array.written_by[other].contains(chunk.index)) return true;
-    return false;
 }
 
 /// Whether `bytes` can be had beside the blocks that the task still lacks, without an eviction. O(uses).
@@ -184,7 +87,7 @@ bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
 
 std::size_t Residency::missing_across(const Task& task, const Across& across) const noexcept {
     if (holds_region(task, across)) return 0;
-    std::size_t bytes = lie_side_by_side(task, across) ? 0 : temporary(task, across).size_bytes;
+    std::size_t bytes = lie_side_by_side(task, across) ? 0 : temporary_of(task, across).size_bytes;
     for (const std::uint32_t use : task.parts_of(across)) {
         const Chunk& c = *task.uses[use].chunk;
         if (!holds_part(c, task.memory, across)) bytes += part_bytes(across, c);
@@ -197,7 +100,7 @@ bool Residency::forms_hold(const Task& task) const noexcept {
     return std::all_of(task.across().begin(), task.across().end(), [&](const Across& a) {
         switch (a.form) {
         case Across::Form::in_place: return lie_side_by_side(task, a) && ghosts_have_places(task, a);
-        case Across::Form::gathered: return is_valid(temporary(task, a), task.memory);
+        case Across::Form::gathered: return is_valid(temporary_of(task, a), task.memory);
         case Across::Form::gather: break;
         }
         return true;
@@ -236,7 +139,7 @@ bool Residency::gather_instead(Task& task) noexcept {
     bool any = false;
     for (Across& across : task.across()) {
         if (across.form == Across::Form::gather) continue;
-        if (across.form == Across::Form::gathered && is_valid(temporary(task, across), task.memory)) continue;
+        if (across.form == Across::Form::gathered && is_valid(temporary_of(task, across), task.memory)) continue;
         across.form = Across::Form::gather;
         any = true;
     }
@@ -251,7 +154,7 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Array& array = *chunk_of_part(task, across, 0).array();
     Neighbours& neighbours = array.neighbours[m];
-    const ChunkRange wanted = range_of(task, across);
+    const ChunkRange wanted = chunks_of(task, across);
     const Space& space = spaces_[m];
     const auto often = [&](std::uint32_t count) {
         return neighbours.times_laid >= most_times_laid && count < 2 * neighbours.num_laid;
@@ -467,18 +370,6 @@ void Residency::finish_forms(Task& task) {
         u.content_at = 0;
         u.replaced_at = u.chunk->replaced_at;
         remove_next_use(*u.chunk, next_use_of(task, u));
-    }
-}
-
-/// What a task reads of a temporary is as old as that: a failed copy may have left it (may_have_taken).
-void Residency::note_gathered(Task& task) noexcept {
-    for (const Across& across : task.across()) {
-        if (across.form == Across::Form::in_place) continue;
-        const std::uint64_t filled_at = temporary(task, across).replicas[task.memory].content_at;
-        for (const std::uint32_t use : task.parts_of(across)) {
-            Use& u = task.uses[use];
-            u.content_at = std::max(u.content_at, filled_at);
-        }
     }
 }
 

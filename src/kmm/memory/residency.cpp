@@ -6,8 +6,8 @@
 
 #include "kmm/memory/heap_fences.hpp"
 #include "kmm/memory/move_cost.hpp"
-#include "kmm/memory/moved_boxes.hpp"
 #include "kmm/memory/places.hpp"
+#include "kmm/memory/regions.hpp"
 
 namespace kmm::memory {
 
@@ -111,12 +111,6 @@ void Residency::released(Array& array) {
 }
 
 // ---------------------------------------------------------------------------------------------------------- questions
-
-bool Residency::valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept {
-    for (const Replica& r : chunk.replicas)
-        if (r.holds_all_of(chunk.version) && r.memory() != m) return true;
-    return false;
-}
 
 // A linked device first (NVLink is faster than the way through the host), then the host, then any device.
 MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noexcept {
@@ -597,7 +591,7 @@ void Residency::unpin(Task& task, const Fence* fence) {
         if (!r.pinned() && r.version != c.version && Tiers::is_first(u.memory) && !r.has_ghosts()) release(r);
         reindex_all(c);
         wake(waiting);
-        may_exchange_again(spaces_[u.memory]);  // a host task that copies data out had pinned chunks on devices
+        spaces_[u.memory].may_exchange_again();  // a host task that copies data out had pinned chunks on devices
     });
 }
 
@@ -633,7 +627,7 @@ void Residency::part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at
 void Residency::free_chunks(Owner& owner) {
     for (Space& s : spaces_) {  // memory is freed: the driver may be asked again
         s.refusals = 0;
-        may_exchange_again(s);
+        s.may_exchange_again();
     }
     owner.for_each_chunk([&](Chunk& c) {
         while (!c.replicas.empty()) release(*c.replicas.begin());

@@ -17,6 +17,7 @@
 
 #include "kmm/memory/busy_replicas.hpp"
 #include "kmm/memory/chunk.hpp"
+#include "kmm/memory/content.hpp"
 #include "kmm/memory/eviction_policy.hpp"
 #include "kmm/memory/placement.hpp"
 #include "kmm/memory/requests.hpp"
@@ -83,13 +84,6 @@ class Residency {
     /// (Requests::residency_changed). Throws std::bad_alloc if the host's reserve is exhausted too, with nothing done.
     void listen(ReadyUse& use);
     void stop_listening(ReadyUse& use) noexcept;
-    /// What the task's use of a chunk is among the next ones of that chunk.
-    static NextUses::Use next_use_of(const graph::Task& task, const graph::Use& use) noexcept {
-        const auto kind = use.owes_nothing()  ? NextUses::Kind::replaces
-                          : use.is_small_part ? NextUses::Kind::part
-                                              : NextUses::Kind::needs;
-        return {task.place(), kind};
-    }
 
     /// The task stands at `position` (from 1) of its memory's plan, until it is issued or `unplan`: its chunks are
     /// evicted after those that the plan uses later or not at all. Called from the plan's last task to its first.
@@ -113,12 +107,6 @@ class Residency {
         for (const graph::Use& u : task.uses)
             if (is_valid(*u.chunk, task.memory)) last = std::max(last, u.chunk->replicas[task.memory].tick);
         return last;
-    }
-    /// Whether what a task in `m` reads of the chunk is there.
-    static bool is_here(const Chunk& chunk, MemoryIndex m) noexcept { return chunk.version == 0 || is_valid(chunk, m); }
-    /// Whether the memory holds the chunk's content, and no other does. O(memories).
-    bool must_be_saved(const Chunk& chunk, MemoryIndex m) const noexcept {
-        return is_valid(chunk, m) && !is_clean(chunk, m);
     }
     /// Bytes of blocks for content that the task is the first to make. O(uses).
     std::size_t made_bytes(const graph::Task& task) const noexcept;
@@ -164,19 +152,9 @@ class Residency {
     /// The copy requested at `copied_at` (Chunk::copied_at) did not happen. What later copies and writes may have made
     /// of it counts as spoiled too; if no good content is left, the chunk is lost until it is replaced.
     void copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause);
-    /// Whether a placed task that needs the chunk's content may have taken for it what that copy never brought:
-    /// directly, or through copies and writes since. True also where the replica was filled since from content that the
-    /// copy did not concern. O(1).
-    static bool may_have_taken(const graph::Use& use, std::uint64_t copied_at) noexcept {
-        return use.needs_content && use.content_at >= copied_at && use.replaced_at < copied_at;
-    }
     /// The part requested at `copied_at` (Requests::copy_part) did not come to that memory. Nothing else is concerned:
     /// ghosts are no source of anything.
     void part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at);
-    /// As `may_have_taken`, of such a part.
-    static bool may_have_taken_part(const graph::Use& use, MemoryIndex m, std::uint64_t copied_at) noexcept {
-        return use.place == graph::Use::Place::ghost && use.memory == m && use.content_at >= copied_at;
-    }
     const std::shared_ptr<graph::RootFailure>& lost_cause() const noexcept { return lost_cause_; }
 
     /// Frees slabs without used records. O(memories + these).
@@ -222,9 +200,6 @@ class Residency {
     void add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed);
     void tell_again(Space& space);
     void forget_passed(Space& space, std::size_t most);
-    static bool needs_copy(const Chunk& chunk, MemoryIndex m) noexcept {
-        return !chunk.replicas[m].holds_all_of(chunk.version);
-    }
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
     MemoryIndex read_from(const Chunk& chunk, MemoryIndex m) const noexcept;
     Found allocate(Chunk& chunk, MemoryIndex m);
@@ -244,14 +219,8 @@ class Residency {
     bool gather_instead(graph::Task& task) noexcept;
     bool forms_hold(const graph::Task& task) const noexcept;
     std::size_t missing_across(const graph::Task& task, const graph::Across& across) const noexcept;
-    bool holds_region(const graph::Task& task, const graph::Across& across) const noexcept;
     bool lie_side_by_side(const graph::Task& task, const graph::Across& across) const noexcept;
-    static bool holds_part(const Chunk& chunk, MemoryIndex m, const graph::Across& across) noexcept;
-    static bool lacks_part(const graph::Task& task, const graph::Use& part) noexcept;
-    static bool comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box& part) noexcept;
-    static bool part_comes_beside(const graph::Task& task, const graph::Use& part) noexcept;
     bool have_room_beside(const graph::Task& task, std::size_t bytes) noexcept;
-    bool has_home_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
     bool find_ghosts(const graph::Task& task, graph::Across& across) noexcept;
     void make_ghosts(Replica& replica);
     /// It holds all of the version, or will when its arrivals are there; 0: nothing.
@@ -264,7 +233,6 @@ class Residency {
     rmm::heap::block take_beside(Chunk& chunk, MemoryIndex m);
     void gather(graph::Task& task, const graph::Across& across);
     void finish_forms(graph::Task& task);
-    static void note_gathered(graph::Task& task) noexcept;
     rmm::heap::block take_free(Space& space, std::size_t size);
     struct Shift {
         Replica* replica;
@@ -289,8 +257,6 @@ class Residency {
     void finish_placement(graph::Task& task);
     static void address_unset(graph::Task& task) noexcept;
     bool is_idle(const Replica& replica) const noexcept;
-    /// Called when a replica has become evictable or was freed.
-    static void may_exchange_again(Space& space) noexcept;
     enum class Saves : std::uint8_t { what_is_read, all };
     Found evict(Chunk& chunk, MemoryIndex m, Saves saves);
     Found find_place_to_save(Chunk& chunk, MemoryIndex m, MemoryIndex* to);
@@ -322,13 +288,6 @@ class Residency {
     bool begin_order(Space& space);
     std::size_t refuses_from(MemoryIndex m) noexcept;
     std::size_t lacks_from(MemoryIndex m, std::size_t bytes, Found why) const noexcept;
-    /// Chunks that could not be saved there may fit now.
-    static void may_save_again(Space& space) noexcept { space.refuses_bytes = ~std::size_t{0}; }
-    /// The heap gets more memory: sizes that did not fit may fit now.
-    static void may_fit_again(Space& space) noexcept {
-        space.unfit_bytes = ~std::size_t{0};
-        may_save_again(space);
-    }
     void reindex_all(Chunk& chunk) {
         if (!any_indexed_) return;
         for (Replica& r : chunk.replicas) reindex(r);
@@ -337,14 +296,6 @@ class Residency {
     std::uint64_t victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept;
     void notify(const Chunk& chunk, MemoryIndex m);
     void wake(const graph::TaskList& tasks);
-    bool valid_elsewhere(const Chunk& chunk, MemoryIndex m) const noexcept;
-    static bool is_valid(const Chunk& chunk, MemoryIndex m) noexcept {
-        return chunk.version != 0 && chunk.replicas[m].holds_all_of(chunk.version);
-    }
-    /// Whether it may leave `m` without being saved.
-    bool is_clean(const Chunk& chunk, MemoryIndex m) const noexcept {
-        return chunk.owner->is_gathered || valid_elsewhere(chunk, m);
-    }
     void note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std::size_t bytes) const noexcept;
     void note_memory(MemoryIndex m) const noexcept;
 

@@ -1,6 +1,6 @@
 // One memory as residency sees it: its heap, its replicas, the order of its victims, and what its driver refused.
 //
-// Plain data; belongs to Residency.
+// Plain data, and what it forgets when there may be room again; belongs to Residency.
 #pragma once
 
 #include <cstddef>
@@ -64,6 +64,23 @@ struct Space {
     std::size_t unfit_bytes = ~std::size_t{0};  ///< from this size on nothing fits, until something is freed
     /// Cached bound: saving a chunk of at least this size here fails until this memory changes.
     std::size_t refuses_bytes = ~std::size_t{0};
+
+    /// Chunks that could not be saved here may fit now.
+    void may_save_again() noexcept { refuses_bytes = ~std::size_t{0}; }
+    /// The heap gets more memory: sizes that did not fit may fit now.
+    void may_fit_again() noexcept {
+        unfit_bytes = ~std::size_t{0};
+        may_save_again();
+    }
+    /// A replica has become evictable or was freed.
+    void may_exchange_again() noexcept {
+        may_save_again();
+        // The answer to one that is under way is about what was free when it was asked for.
+        if (exchanging)
+            freed_meanwhile = true;
+        else
+            no_exchange = false;
+    }
 };
 
 }  // namespace kmm::memory

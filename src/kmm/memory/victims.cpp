@@ -99,7 +99,7 @@ void Residency::reindex_in_order(Replica& replica) {
     const bool is_same = v.rank == rank && v.tick == replica.tick && v.place_bytes == place_bytes;
     if (v.indexed && is_same && v.is_spare == is_spare) return;
     unindex(replica);
-    if (place_bytes == 0) may_save_again(spaces_[m]);
+    if (place_bytes == 0) spaces_[m].may_save_again();
     v.rank = rank;
     v.tick = replica.tick;
     v.place_bytes = place_bytes;
@@ -139,9 +139,9 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
         note_evicted(chunk, m, false, chunk.size_bytes);
     }
     if (rank != rank_useless) chunk.set_evicted_from(m, true);
-    may_save_again(space);
+    space.may_save_again();
     // An empty place that a task took since the last exchange and loses again is no reason for another.
-    if (is_valid(chunk, m) || r.tick < space.exchanged_at) may_exchange_again(space);
+    if (is_valid(chunk, m) || r.tick < space.exchanged_at) space.may_exchange_again();
     release(r, saved ? &*saved : nullptr);
     reindex_all(chunk);
     notify(chunk, m);
@@ -241,7 +241,7 @@ void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std:
 
 std::size_t Residency::refuses_from(MemoryIndex m) noexcept {
     Space& space = spaces_[m];
-    if (space.growing || may_grow(m, space.refuses_bytes)) may_save_again(space);
+    if (space.growing || may_grow(m, space.refuses_bytes)) space.may_save_again();
     return space.refuses_bytes;
 }
 

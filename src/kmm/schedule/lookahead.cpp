@@ -38,7 +38,7 @@ class TaskGraph {
     bool gets_all_it_reads(Node task, const Nodes& nodes) noexcept {
         return std::all_of(task->uses.begin(), task->uses.end(), [&](const Use& u) {
             if (!u.needs_content || u.role == Use::Role::region || u.is_small_part) return true;
-            return memory::Residency::is_here(*u.chunk, task->memory) || comes(*u.chunk, nodes);
+            return memory::is_here(*u.chunk, task->memory) || comes(*u.chunk, nodes);
         });
     }
     bool may_step() noexcept { return ++steps_ <= enabling::most_steps; }

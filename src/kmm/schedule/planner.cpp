@@ -47,8 +47,8 @@ Index Planner::add(memory::Chunk& chunk) {
     const memory::Replica& replica = chunk.replicas[memory_];
     Rollout::Chunk copy;
     copy.bytes = residency_.rounded(chunk.block_bytes());
-    copy.is_here = replica.address != 0 && memory::Residency::is_here(chunk, memory_);
-    copy.is_dirty = residency_.must_be_saved(chunk, memory_);
+    copy.is_here = replica.address != 0 && memory::is_here(chunk, memory_);
+    copy.is_dirty = memory::must_be_saved(chunk, memory_);
     copy.last_use = replica.tick;
     copy.is_released = chunk.owner->released && chunk.owner->uses_to_come == 0;
     chunk.next_uses.for_each_first(Rollout::most_next_uses + 1, [&](const memory::NextUses::Use& use) {

@@ -20,7 +20,7 @@ void Scheduler::submit(Task& task) {
         memory::Owner& owner = *u.chunk->owner;
         ++owner.users;
         if (owner.is_temporary()) --owner.uses_to_come;
-        residency_.add_next_use(*u.chunk, memory::Residency::next_use_of(task, u));
+        residency_.add_next_use(*u.chunk, memory::next_use_of(task, u));
     }
     admission_.add(task);
     if (task.kind == TaskKind::kernel) note_lane_wish(task);
@@ -158,7 +158,7 @@ void Scheduler::cancel(Task& task) {
     admission_.cancelled(task);
     end_memory_wait(task);
     if (task.planned_at != 0) residency_.unplan(task);
-    for (const Use& u : task.uses) residency_.remove_next_use(*u.chunk, memory::Residency::next_use_of(task, u));
+    for (const Use& u : task.uses) residency_.remove_next_use(*u.chunk, memory::next_use_of(task, u));
     task.state.store(TaskState::executed, std::memory_order_relaxed);
     has_progressed();
     if (task.failure == nullptr) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
@@ -212,8 +212,8 @@ void Scheduler::copy_failed(LaneId lane_id, Position position, const std::except
 
 /// Whether a placed task may have taken for content what the failed copy never brought: its use of the copy's chunk.
 bool Scheduler::copy_concerns(const InFlight& copy, const Use& use) noexcept {
-    return copy.is_part ? memory::Residency::may_have_taken_part(use, copy.to, copy.copied_at)
-                        : memory::Residency::may_have_taken(use, copy.copied_at);
+    return copy.is_part ? memory::may_have_taken_part(use, copy.to, copy.copied_at)
+                        : memory::may_have_taken(use, copy.copied_at);
 }
 
 void Scheduler::copies_failed(std::span<InFlight> copies, const std::exception_ptr& error) {

@@ -47,7 +47,7 @@ class AcrossTest : public ResidencyTest {
             part.role = Use::Role::part;
             part.needs_content = true;
             part.is_small_part = std::min(end, (c.index + 1) * unit) - std::max(begin, c.index * unit) <= unit / 8;
-            residency_->add_next_use(c, kmm::memory::Residency::next_use_of(t, part));
+            residency_->add_next_use(c, kmm::memory::next_use_of(t, part));
             a.neighbours[m].chunks.add(c.index);
             t.cold->parts.emplace_back() = 1 + i;
         }

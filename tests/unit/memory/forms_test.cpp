@@ -133,7 +133,7 @@ TEST_F(FormsTest, what_was_gathered_from_a_failed_copy_is_gathered_again) {
     Task& second = read_across(gpu, *a, unit - 10, unit + 10, *temporaries_[0]);
     run(first);
     residency_->copy_failed(a->chunks[0], copied_at, std::make_shared<kmm::graph::RootFailure>());
-    EXPECT_TRUE(Residency::may_have_taken(first.uses[1], copied_at));
+    EXPECT_TRUE(kmm::memory::may_have_taken(first.uses[1], copied_at));
     run(second);
     EXPECT_EQ(second.across()[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 2u);

@@ -155,7 +155,7 @@ TEST_F(GhostsTest, that_were_lost_on_their_way_are_fetched_again_and_cost_nobody
     EXPECT_EQ(c.lost, nullptr) << "the other device has it";
     const auto concerned = [&](const Task& task, MemoryIndex m) {
         return std::any_of(task.uses.begin(), task.uses.end(), [&](const Use& u) {
-            return u.chunk == &c && kmm::memory::Residency::may_have_taken_part(u, m, copied_at);
+            return u.chunk == &c && kmm::memory::may_have_taken_part(u, m, copied_at);
         });
     };
     EXPECT_TRUE(concerned(t, gpu));

@@ -148,7 +148,7 @@ Fence Machine::copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::ui
         residency_->part_failed(chunk, to, copied_at);
         for (const auto& r : issued_)
             for (const Use& u : r->task->uses)
-                r->has_failed |= u.chunk == &chunk && Residency::may_have_taken_part(u, to, copied_at);
+                r->has_failed |= u.chunk == &chunk && kmm::memory::may_have_taken_part(u, to, copied_at);
     });
 }
 
@@ -158,7 +158,7 @@ void Machine::fail_copy(Chunk& chunk, std::uint64_t copied_at) {
     residency_->copy_failed(chunk, copied_at, cause_);
     for (const auto& r : issued_)
         for (const Use& u : r->task->uses)
-            r->has_failed |= u.chunk == &chunk && Residency::may_have_taken(u, copied_at);
+            r->has_failed |= u.chunk == &chunk && kmm::memory::may_have_taken(u, copied_at);
 }
 
 }  // namespace kmm::residency_model

@@ -255,7 +255,7 @@ void Machine::submit(Waiting waiting) {
     const Task& task = *waiting.task;
     for (const Use& u : task.uses) {
         if (u.chunk->owner->is_temporary()) --u.chunk->owner->uses_to_come;
-        residency_->add_next_use(*u.chunk, Residency::next_use_of(task, u));
+        residency_->add_next_use(*u.chunk, kmm::memory::next_use_of(task, u));
         if (u.writes && task.memory.is_device()) u.chunk->array()->written_by[task.memory].add(u.chunk->index);
     }
     for (const Across& across : task.across()) {
@@ -297,7 +297,7 @@ void Machine::give_up(Task& task) {
     const auto cancel = [&](Task& t) {
         residency_->unplan(t);
         for (const Use& u : t.uses) {
-            residency_->remove_next_use(*u.chunk, Residency::next_use_of(t, u));
+            residency_->remove_next_use(*u.chunk, kmm::memory::next_use_of(t, u));
             if (!u.writes) continue;
             poisoned.insert(u.chunk);
             expected_.at(u.chunk).is_poisoned = true;

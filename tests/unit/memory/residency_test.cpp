@@ -473,10 +473,10 @@ TEST_F(ResidencyTest, a_copy_that_failed_concerns_all_who_took_what_it_never_bro
     run(after);
     residency_->copy_failed(c, copied_at, std::make_shared<kmm::graph::RootFailure>());
     EXPECT_EQ(c.lost, nullptr) << "it was replaced since";
-    EXPECT_FALSE(Residency::may_have_taken(before.uses[0], copied_at));
-    EXPECT_TRUE(Residency::may_have_taken(fetched_again.uses[0], copied_at)) << "where the copy came from";
-    EXPECT_TRUE(Residency::may_have_taken(elsewhere.uses[0], copied_at));
-    EXPECT_FALSE(Residency::may_have_taken(after.uses[0], copied_at));
+    EXPECT_FALSE(kmm::memory::may_have_taken(before.uses[0], copied_at));
+    EXPECT_TRUE(kmm::memory::may_have_taken(fetched_again.uses[0], copied_at)) << "where the copy came from";
+    EXPECT_TRUE(kmm::memory::may_have_taken(elsewhere.uses[0], copied_at));
+    EXPECT_FALSE(kmm::memory::may_have_taken(after.uses[0], copied_at));
 }
 
 TEST_F(ResidencyTest, what_became_of_a_replica_after_a_task_was_placed_does_not_fail_it) {
@@ -493,8 +493,8 @@ TEST_F(ResidencyTest, what_became_of_a_replica_after_a_task_was_placed_does_not_
     run(of_the_new);
     overwrite_on(host, c);
     residency_->copy_failed(c, copied_at, std::make_shared<kmm::graph::RootFailure>());
-    EXPECT_FALSE(Residency::may_have_taken(in_place.uses[0], copied_at)) << "its replica was filled again since";
-    EXPECT_FALSE(Residency::may_have_taken(of_the_new.uses[0], copied_at)) << "the chunk was replaced once more";
+    EXPECT_FALSE(kmm::memory::may_have_taken(in_place.uses[0], copied_at)) << "its replica was filled again since";
+    EXPECT_FALSE(kmm::memory::may_have_taken(of_the_new.uses[0], copied_at)) << "the chunk was replaced once more";
 }
 
 TEST_F(ResidencyTest, content_that_does_not_go_back_to_a_failed_copy_is_kept_wherever_it_is) {
