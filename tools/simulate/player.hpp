@@ -39,7 +39,7 @@ class Player final : private schedule::Outbox, private trace::Sink {
     }
     std::int64_t counted_from_ns() const noexcept { return counted_from_ns_; }
     const memory::MemoryCounters& counters(memory::MemoryIndex m) const noexcept {
-        return scheduler_->residency().counters(m);
+        return scheduler_->residency().space(m).counters;
     }
 
   private:

@@ -9,7 +9,7 @@ namespace kmm::detail {
 namespace {
 
 constexpr std::size_t largest_pattern = 64;         // of Driver::fill
-constexpr std::size_t most_boxes = 64;              // in one call
+constexpr std::size_t boxes_of_a_call = 64;              // in one call
 constexpr std::size_t host_copy_bytes = 16 * 1024;  // the copied part stays in the cache
 constexpr std::size_t smallest_fill = 1024 * 1024;  // from this size on a call costs less than reading what it writes
 
@@ -60,7 +60,7 @@ driver::Status put_fill_on_stream(std::span<const FillPiece> pieces, const std::
     if (pieces.empty()) return {};
     const FillPiece& largest = *std::ranges::max_element(pieces, {}, &FillPiece::count);
     if (const auto status = fill_piece(largest, element, element_bytes, driver, stream); !status.ok()) return status;
-    driver::BoxMove boxes[most_boxes];
+    driver::BoxMove boxes[boxes_of_a_call];
     std::size_t num_boxes = 0;
     const auto flush = [&] { return driver.move_boxes(boxes, std::exchange(num_boxes, 0), stream); };
     for (const FillPiece& p : pieces) {
@@ -73,7 +73,7 @@ driver::Status put_fill_on_stream(std::span<const FillPiece> pieces, const std::
         boxes[num_boxes].destination = p.at;
         boxes[num_boxes].source = largest.at;
         boxes[num_boxes++].run_bytes = p.count * element_bytes;
-        if (num_boxes != most_boxes) continue;
+        if (num_boxes != boxes_of_a_call) continue;
         if (const auto status = flush(); !status.ok()) return status;
     }
     return num_boxes == 0 ? driver::Status{} : flush();

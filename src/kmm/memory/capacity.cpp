@@ -10,159 +10,42 @@
 
 namespace kmm::memory {
 
-namespace {
-
-// `prune()` examines 16 free pieces per unit of work.
-constexpr std::size_t pruned_at_once = 1;
-// Up to this number of free pieces an allocation prunes all of them.
-constexpr std::size_t few_pieces = 32;
-// From this number of free pieces on each free prunes too, and merges two pieces for the one that it adds: allocations
-// from fresh memory do not prune.
-constexpr std::size_t many_pieces = 256;
-constexpr std::size_t pruned_by_free = 2;
-// Two copies come in while two go out.
-constexpr std::size_t blocks_ahead = 4;
-
-}  // namespace
-
-void Residency::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
-    Space& space = spaces_[memory];
-    space.growing = false;
-    space.may_save_again();
-    const bool exchanged = std::exchange(space.exchanging, false);
-    const bool freed_meanwhile = std::exchange(space.freed_meanwhile, false);
-    if (bytes == 0) {
-        if (exchanged)
-            space.no_exchange = !freed_meanwhile;
-        else if (space.refusals++ == 0 || space.asked_bytes < space.refused_bytes)
-            space.refused_bytes = space.asked_bytes;
-        if (!exchanged) space.given_at_most_bytes = space.counters.capacity_bytes;
-        return;
-    }
-    space.refusals = 0;
-    if (exchanged) space.no_exchange = false;
-    given_again(memory, address, bytes, sealed);
-}
-
-void Residency::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
-    given_again(memory, address, bytes, sealed);
-}
-
-void Residency::given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
-    Space& space = spaces_[memory];
-    space.counters.capacity_bytes += bytes;
-    if (space.counters.capacity_bytes > space.given_at_most_bytes) space.given_at_most_bytes = ~std::size_t{0};
-    // A refused exchange may have lost memory, which is asked for again. The next exchange needs a larger capacity than
-    // the refused one had, so that their number is bounded by the limit until something is freed.
-    if (space.counters.capacity_bytes > space.exchanged_of_bytes) space.no_exchange = false;
-    note_memory(memory);
-    space.may_fit_again();
-    add(space, address, bytes, sealed);
-}
-
-void Residency::note_memory(MemoryIndex m) const noexcept {
-    if (trace::Sink* const s = trace_.sink()) [[unlikely]]
-        s->note({.what = trace::What::memory,
-                 .from = m,
-                 .bytes = spaces_[m].counters.current_bytes,
-                 .other = spaces_[m].counters.capacity_bytes});
-}
-
-void Residency::add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed) {
-    space.has_sealed = space.has_sealed || sealed;
-    try {
-        space.heap.add_region(address, bytes, sealed ? rmm::heap::border::sealed : rmm::heap::border::open);
-    } catch (const std::bad_alloc&) {
-        space.unadded.push_back({address, bytes, sealed});
-    }
-}
-
-void Residency::give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users) {
-    try {
-        if (space.heap.num_free_pieces() > many_pieces) forget_passed(space, pruned_by_free);
-        space.heap.free(address, bytes, heap_fences(users));
-    } catch (const std::bad_alloc&) {
-        space.unfreed.push_back({address, bytes, std::move(users)});
-    }
-}
-
-void Residency::tell_again(Space& space) {
-    if (space.unfreed.empty() && space.unadded.empty()) return;
-    space.may_fit_again();
-    for (auto late = std::exchange(space.unadded, {}); const Space::Unadded& u : late)
-        add(space, u.address, u.bytes, u.sealed);
-    for (auto late = std::exchange(space.unfreed, {}); Space::Unfreed & u : late)
-        give(space, u.address, u.bytes, std::move(u.users));
-}
-
 // ------------------------------------------------------------------------------------------------------------- blocks
 
 Residency::Found Residency::allocate(Chunk& chunk, MemoryIndex m) {
     Space& space = spaces_[m];
     const std::size_t size = space.heap.round_up(chunk.block_bytes());
-    tell_again(space);
+    space.tell_again();
     for (;;) {
         if (size < space.unfit_bytes) {
             rmm::heap::block block;
             try {
-                reserve_records(space, 1);
+                residents_[m].reserve(1);
                 block = take_beside(chunk, m);
-                if (!block) block = take_free(space, size);
+                if (!block) block = space.take_free(size);
             } catch (const std::bad_alloc&) {
                 return Found::starved;  // and nothing has changed
             }
             if (block) {
-                if (!Tiers::is_last(m) && !block.fences.empty()) grow_ahead(m, block);
+                if (!Tiers::is_last(m) && !block.fences.empty()) space.grow_ahead(block);
                 take(chunk, m, block);
                 return Found::yes;
             }
             if (size != 0) space.unfit_bytes = size;
         }
-        if (may_grow(m, size)) {
-            if (!space.growing) grow(m, size);
+        if (space.may_grow(size)) {
+            if (!space.is_growing()) space.grow(size);
             return Found::growing;
         }
         Found found = make_room(m);
-        if (found == Found::none && (space.growing || exchange(m, size) || ask_once_more(m, size)))
+        if (found == Found::none && (space.is_growing() || exchange(space, size) || space.ask_once_more(size)))
             found = Found::growing;
         if (found != Found::yes) return found;
     }
 }
 
-/// What is ready before what must be waited for. Throws std::bad_alloc, and nothing has changed.
-rmm::heap::block Residency::take_free(Space& space, std::size_t size) {
-    rmm::heap::block block = space.heap.try_allocate_ready(size, rmm::heap::heap::no_timeline);
-    if (block) return block;
-    forget_passed(space, space.heap.num_free_pieces() <= few_pieces ? few_pieces : pruned_at_once);
-    return space.heap.try_allocate(size);
-}
-
-/// Memory whose users have passed is taken before memory that must still be waited for. With many pieces an allocation
-/// examines only a few of them: at most `most` change.
-void Residency::forget_passed(Space& space, std::size_t most) {
-    const auto passed = [this](const rmm::heap::fence& f) {
-        return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
-    };
-    if (space.heap.num_free_pieces() <= few_pieces || !space.is_pruning) {
-        if (space.advanced.empty()) return;
-        space.advanced.take(space.pruned);
-        space.pruning = {};
-    }
-    space.is_pruning = !space.heap.prune(space.pruned, passed, &space.pruning, most);
-}
-
-/// Throws std::bad_alloc. As many calls of `take` need no memory then, and no replica needs any to leave.
-void Residency::reserve_records(Space& space, std::size_t count) {
-    space.replicas.reserve(count);
-    if (space.indexed) space.victim_records.reserve(count);
-}
-
 void Residency::trim_records() noexcept {
-    for (Space& s : spaces_) {
-        s.victim_records.trim();
-        s.replicas.trim();
-        s.ghosts.trim();
-    }
+    for (Residents& r : residents_) r.trim();
     busy_.trim();
     demands_.trim();
     next_uses_.trim();
@@ -170,19 +53,20 @@ void Residency::trim_records() noexcept {
 
 void Residency::take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block) {
     Space& space = spaces_[m];
-    Replica& r = space.replicas.take();
+    Residents& residents = residents_[m];
+    Replica& r = residents.replicas.take();
     r.order = Replica::order_of(m);
     r.chunk = &chunk;
     r.set_block(block.address, chunk.first_aligned(block.address));
     for (const rmm::heap::fence& f : block.fences)
         add_user(r, UserKind::arrival, {static_cast<graph::LaneId>(f.timeline), f.position});
     r.tick = ++tick_;
-    if (space.indexed) attach_victim(space, r);
+    if (residents.indexed) attach_victim(r);
     chunk.replicas.insert(r);
     space.counters.current_bytes += space.heap.round_up(chunk.block_bytes());
     space.counters.peak_bytes = std::max(space.counters.peak_bytes, space.counters.current_bytes);
     ++space.counters.allocations;
-    note_memory(m);
+    space.tell();
     if (Tiers::is_first(m))
         reindex(r);
     else
@@ -202,8 +86,8 @@ void Residency::release(Replica& replica, const Fence* last) {
     const std::uintptr_t block = replica.block();
     const std::size_t size = space.heap.round_up(replica.chunk->block_bytes());
     forget(replica);
-    give(space, block, size, std::move(users));
-    note_memory(m);
+    space.give(block, size, std::move(users));
+    space.tell();
     space.unfit_bytes = ~std::size_t{0};
 }
 
@@ -213,11 +97,11 @@ void Residency::forget(Replica& replica) {
     const MemoryIndex m = replica.memory();
     Space& space = spaces_[m];
     unindex(replica);
-    if (replica.victim != nullptr) space.victim_records.give(*replica.victim);
+    if (replica.victim != nullptr) residents_[m].victim_records.give(*replica.victim);
     if (replica.is_busy()) busy_.drop(replica);
     set_version(replica, 0);
     chunk.replicas.erase(replica);
-    space.replicas.give(replica);
+    residents_[m].replicas.give(replica);
     space.counters.current_bytes -= space.heap.round_up(chunk.block_bytes());
     ++space.counters.frees;
     if (Tiers::is_first(m)) return;
@@ -232,82 +116,7 @@ void Residency::take_back_block(Chunk& chunk, MemoryIndex m) {
     --spaces_[m].counters.frees;
 }
 
-// ------------------------------------------------------------------------------------------------------------- growth
-
-bool Residency::may_grow(MemoryIndex m, std::size_t bytes) noexcept {
-    const Space& space = spaces_[m];
-    if (space.counters.capacity_bytes >= space.counters.limit_bytes) return false;
-    return space.refusals == 0 || (!space.growing && (bytes < space.refused_bytes || requests_.may_ask_again(m)));
-}
-
-void Residency::grow(MemoryIndex m, std::size_t bytes) {
-    Space& space = spaces_[m];
-    space.asked_bytes = std::min(bytes, space.counters.limit_bytes - space.counters.capacity_bytes);
-    space.growing = true;
-    requests_.grow(m, space.asked_bytes);
-}
-
-/// What was found must be waited for. Where a copy out of it is on its way, what comes in could come at the same time:
-/// the next ones find other memory, until some blocks of that size are free.
-void Residency::grow_ahead(MemoryIndex m, const rmm::heap::block& block) {
-    const Space& space = spaces_[m];
-    if (space.growing || space.refusals != 0 || space.heap.free_bytes() >= blocks_ahead * block.size_bytes) return;
-    if (space.counters.limit_bytes - space.counters.capacity_bytes < block.size_bytes) return;
-    const bool waits = std::any_of(block.fences.begin(), block.fences.end(), [this](const rmm::heap::fence& f) {
-        return !requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
-    });
-    if (waits) grow(m, block.size_bytes);
-}
-
-// The driver refused before (others hold the memory), and nothing can leave.
-bool Residency::ask_once_more(MemoryIndex m, std::size_t bytes) {
-    const Space& space = spaces_[m];
-    if (space.refusals != 1 || space.counters.capacity_bytes >= space.counters.limit_bytes) return false;
-    grow(m, bytes);
-    return true;
-}
-
-// In the last memory what is dirty stays: nothing else is left to try there. In others a task's own chunks are evicted
-// first, because they may lie in each other's way in memory that could be used as one.
-bool Residency::exchange(MemoryIndex m, std::size_t bytes) {
-    Space& space = spaces_[m];
-    const bool is_last = Tiers::is_last(m);
-    if (space.growing || space.no_exchange || (!is_last && exchange_bytes_ == 0)) return false;
-    const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
-    if (space.heap.free_bytes() + left < bytes) return false;
-    if (!requests_.exchange(m, is_last ? bytes : std::max(bytes, exchange_bytes_))) return false;
-    space.growing = true;
-    space.exchanging = true;
-    space.exchanged_of_bytes = space.counters.capacity_bytes;
-    space.exchanged_at = ++tick_;
-    return true;
-}
-
 // --------------------------------------------------------------------------------------------------------- for others
-
-bool Residency::take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users) {
-    Space& space = spaces_[memory];
-    tell_again(space);
-    rmm::heap::fence_set left;
-    try {
-        space.heap.prune([this](const rmm::heap::fence& f) {
-            return requests_.passed({static_cast<graph::LaneId>(f.timeline), f.position});
-        });
-        if (!space.heap.remove_region(address, bytes, users != nullptr ? &left : nullptr)) return false;
-    } catch (const std::bad_alloc&) {
-        return false;  // and nothing has changed
-    }
-    if (users != nullptr) add_heap_fences(*users, left);
-    space.counters.capacity_bytes -= bytes;
-    note_memory(memory);
-    space.may_save_again();
-    // While an exchange is under way its answer decides whether the driver may be asked again.
-    if (!space.growing) {
-        space.refusals = 0;
-        space.no_exchange = false;
-    }
-    return true;
-}
 
 bool Residency::is_idle(const Replica& replica) const noexcept {
     bool is_idle = true;
@@ -331,7 +140,7 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>
     std::sort(candidates.begin(), candidates.end(),
               [&](const Candidate& a, const Candidate& b) { return address_of(a) < address_of(b); });
     Space& space = spaces_[memory];
-    space.replicas.for_each_made([&](const Replica& r) {
+    residents_[memory].replicas.for_each_made([&](const Replica& r) {
         if (r.address == 0) return;
         Chunk& c = *r.chunk;
         const std::uintptr_t begin = r.block();
@@ -365,16 +174,12 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>
         if (found == Found::growing) result.host_growing = true;
         const AddressRange& region = regions[k.index];
         FenceSet users;
-        if (found != Found::yes || !take_back(memory, region.address, region.bytes, &users)) continue;
+        if (found != Found::yes || !space.take_back(region.address, region.bytes, &users)) continue;
         result.taken.push_back({k.index, users});
         taken_bytes += region.bytes;
     }
     if (result.taken.empty()) return result;
-    space.given_at_most_bytes = space.counters.capacity_bytes;
-    if (space.refusals == 0) {
-        space.refusals = 1;
-        space.refused_bytes = 0;
-    }
+    space.leave_to_others();
     return result;
 }
 
@@ -382,15 +187,17 @@ Reclaimed Residency::reclaim(MemoryIndex memory, const std::vector<AddressRange>
 
 /// New addresses of replicas after compaction towards the start of each region (or of adjacent regions that may be used
 /// as one). A replica of more than `most_overlapping_bytes` stays if its new place overlaps the old one.
-graph::Vector<Residency::Shift> Residency::list_shifts(Space& space, std::size_t most_overlapping_bytes) {
+graph::Vector<Residency::Shift> Residency::list_shifts(MemoryIndex m, std::size_t most_overlapping_bytes) {
+    const Space& space = spaces_[m];
+    Residents& residents = residents_[m];
     struct Piece {
         std::uintptr_t address;
         std::size_t bytes;
         Replica* replica;  // null: free
     };
     graph::Vector<Piece> pieces;
-    pieces.reserve(space.replicas.num_used() + space.heap.num_free_pieces());
-    space.replicas.for_each_made([&](Replica& r) {
+    pieces.reserve(residents.replicas.num_used() + space.heap.num_free_pieces());
+    residents.replicas.for_each_made([&](Replica& r) {
         if (r.address != 0) pieces.push_back({r.block(), space.heap.round_up(r.chunk->block_bytes()), &r});
     });
     space.heap.for_each_free([&](std::uintptr_t address, std::size_t bytes, const rmm::heap::fence_set&) {
@@ -402,7 +209,7 @@ graph::Vector<Residency::Shift> Residency::list_shifts(Space& space, std::size_t
     std::uintptr_t end = 0;  // of the piece before
     std::uintptr_t to = 0;
     for (const Piece& p : pieces) {
-        if (p.address != end || (space.has_sealed && space.heap.begins_region(p.address))) to = p.address;
+        if (p.address != end || (space.has_sealed() && space.heap.begins_region(p.address))) to = p.address;
         end = p.address + p.bytes;
         if (p.replica == nullptr) continue;
         const Shift shift{p.replica, to};
@@ -424,7 +231,7 @@ std::size_t Residency::bounce_bytes_to_compact(MemoryIndex m) {
     Space& space = spaces_[m];
     std::size_t bytes = 0;
     if (space.heap.num_free_pieces() < 2) return 0;
-    for (const Shift& s : list_shifts(space, ~std::size_t{0}))
+    for (const Shift& s : list_shifts(m, ~std::size_t{0}))
         if (s.overlaps()) bytes = std::max(bytes, s.replica->chunk->size_bytes);
     return bytes;
 }
@@ -453,8 +260,8 @@ bool Residency::compact(MemoryIndex m) {
     const bool by_lanes = Tiers::has_lanes(m);
     graph::Vector<Shift> shifts;
     try {
-        tell_again(space);
-        shifts = list_shifts(space, by_lanes ? bounce_bytes_ : ~std::size_t{0});
+        space.tell_again();
+        shifts = list_shifts(m, by_lanes ? bounce_bytes_ : ~std::size_t{0});
         space.heap.expect_frees(shifts.size());
     } catch (const std::bad_alloc&) {
         return false;  // and nothing has changed
@@ -472,8 +279,8 @@ bool Residency::compact(MemoryIndex m) {
         }
     }
     for (const Shift& s : shifts)
-        give(space, s.replica->block(), space.heap.round_up(s.replica->chunk->block_bytes()), FenceSet(last));
-    if (!space.unfreed.empty()) throw std::bad_alloc();  // the heap is incomplete: the runtime is lost
+        space.give(s.replica->block(), space.heap.round_up(s.replica->chunk->block_bytes()), FenceSet(last));
+    if (!space.knows_all()) throw std::bad_alloc();  // the heap is incomplete: the runtime is lost
     space.heap.merge_all();
     for (const Shift& s : shifts) {
         Replica& r = *s.replica;
@@ -518,7 +325,7 @@ Residency::Swap Residency::find_swap(graph::Task& task) {
 /// Null: there is none. O(victims * log victims).
 Chunk* Residency::last_needed_of_size(MemoryIndex m, std::size_t bytes, MemoryIndex other) {
     VictimKey after{0, 0, nullptr};
-    while (const Victim* const v = spaces_[m].victims.next(after, ~std::size_t{0}, &num_steps_)) {
+    while (const Victim* const v = residents_[m].victims.next(after, ~std::size_t{0}, &num_steps_)) {
         after = VictimOrder::key_of(*v);
         Chunk& c = *v->chunk;
         if (c.hold == 0 && rounded(c.block_bytes()) == bytes && is_valid(c, m) && c.lost == nullptr &&
@@ -546,8 +353,8 @@ bool Residency::swap_for(graph::Task& task) {
         std::all_of(bounce_users_.begin(), bounce_users_.end(), [this](const Fence& f) { return requests_.passed(f); });
     if (on_host.size_bytes > bounce_bytes_ || !is_empty) return false;
     try {
-        reserve_records(spaces_[host], 1);
-        reserve_records(spaces_[device], 1);
+        residents_[host].reserve(1);
+        residents_[device].reserve(1);
     } catch (const std::bad_alloc&) {
         return false;  // and nothing has changed
     }

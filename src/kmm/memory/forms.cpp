@@ -36,7 +36,7 @@ constexpr std::uint32_t most_times_in_vain = 64;
 /// Whether each has a block in the task's memory that begins where the one before it ends.
 bool Residency::lie_side_by_side(const Task& task, const Across& across) const noexcept {
     // A driver call may not span two allocations, even if they happen to touch.
-    if (!across.may_be_in_place || spaces_[task.memory].has_sealed) return false;
+    if (!across.may_be_in_place || spaces_[task.memory].has_sealed()) return false;
     std::uintptr_t expected = chunk_of_part(task, across, 0).replicas[task.memory].address;
     for (std::uint32_t i = 0; i < across.num_parts; ++i) {
         const Chunk& c = chunk_of_part(task, across, i);
@@ -53,8 +53,8 @@ bool Residency::have_room_beside(const Task& task, std::size_t bytes) noexcept {
     for (const Use& u : task.uses)
         if (u.role == Use::Role::chunk && u.chunk->replicas[m].address == 0)
             bytes += space.heap.round_up(u.chunk->block_bytes());
-    const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
-    return bytes <= space.heap.free_bytes() + (may_grow(m, 1) ? left : 0);
+    const std::size_t left = space.left_bytes();
+    return bytes <= space.heap.free_bytes() + (space.may_grow(1) ? left : 0);
 }
 
 /// Marks the parts that are fetched without the rest of their chunk, as ghosts: of chunks of which the task reads
@@ -159,12 +159,12 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
     const auto often = [&](std::uint32_t count) {
         return neighbours.times_laid >= most_times_laid && count < 2 * neighbours.num_laid;
     };
-    if (space.has_sealed || neighbours.times_in_vain >= most_times_in_vain || often(neighbours.chunks.size()))
+    if (space.has_sealed() || neighbours.times_in_vain >= most_times_in_vain || often(neighbours.chunks.size()))
         return Found::none;
     // The range stops growing beyond what one block could hold.
     std::size_t most_bytes = std::min(space.heap.free_bytes(), space.unfit_bytes - 1);
-    if (neighbours.times_asked < most_times_asked && may_grow(m, 1))
-        most_bytes = std::max(most_bytes, space.counters.limit_bytes - space.counters.capacity_bytes);
+    if (neighbours.times_asked < most_times_asked && space.may_grow(1))
+        most_bytes = std::max(most_bytes, space.left_bytes());
     ChunkRange range = wanted;
     std::size_t total = 0;
     for (std::uint32_t i = wanted.first; i <= wanted.last; ++i)
@@ -197,28 +197,28 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
     rmm::heap::block block;
     FenceSet fences;
     try {
-        tell_again(space);
-        block = take_free(space, total);
+        space.tell_again();
+        block = space.take_free(total);
         if (block) {
             fences = graph_fences(block.fences);
             // Before `reserve_records`: a release after it could free a slab whose room was counted.
             for (std::uint32_t i = range.first; i <= range.last; ++i)
                 if (Replica* const r = array.chunks[i].replicas.find(m); r != nullptr && !is_valid(array.chunks[i], m))
                     release(*r);
-            reserve_records(space, range.size());
-            space.ghosts.reserve(range.size());
+            residents_[m].reserve(range.size());
+            residents_[m].ghosts.reserve(range.size());
             space.heap.expect_frees(range.size() - 1);
         }
     } catch (const std::bad_alloc&) {
-        if (block) give(space, block.address, total, graph_fences(block.fences));
+        if (block) space.give(block.address, total, graph_fences(block.fences));
         return Found::starved;
     }
     if (!block) {
         Neighbours& neighbours = array.neighbours[m];
-        const bool may_ask = total <= space.counters.limit_bytes - space.counters.capacity_bytes && may_grow(m, total);
+        const bool may_ask = total <= space.left_bytes() && space.may_grow(total);
         if (neighbours.times_asked >= most_times_asked || !may_ask) return Found::none;
         ++neighbours.times_asked;
-        if (!space.growing) grow(m, total);
+        if (!space.is_growing()) space.grow(total);
         return Found::growing;
     }
     std::uintptr_t at = block.address;
@@ -246,7 +246,7 @@ bool Residency::take_gaps(const Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Space& space = spaces_[m];
     Neighbours& neighbours = chunk_of_part(task, across, 0).array()->neighbours[m];
-    if (space.has_sealed || neighbours.gaps_in_vain >= most_times_in_vain) return false;
+    if (space.has_sealed() || neighbours.gaps_in_vain >= most_times_in_vain) return false;
     const auto block_of = [&](std::uint32_t i) { return chunk_of_part(task, across, i).replicas[m].block(); };
     std::uint32_t first = 0;
     while (first < across.num_parts && block_of(first) == 0) ++first;
@@ -256,8 +256,8 @@ bool Residency::take_gaps(const Task& task, const Across& across) {
     std::uintptr_t at = begin;
     for (std::uint32_t i = 0; i < across.num_parts; at += chunk_of_part(task, across, i++).size_bytes)
         if (block_of(i) != 0 && block_of(i) != at) return false;  // no gaps: they lie elsewhere
-    tell_again(space);
-    reserve_records(space, across.num_parts);
+    space.tell_again();
+    residents_[m].reserve(across.num_parts);
     std::uint64_t taken = 0;  // a bit for each part
     const auto give_back = [&] {
         for (std::uint32_t i = 0; i < across.num_parts; ++i)
@@ -288,7 +288,7 @@ bool Residency::take_gaps(const Task& task, const Across& across) {
 
 /// Of a replica that is not valid. Throws std::bad_alloc where no record was reserved, and nothing has changed.
 void Residency::make_ghosts(Replica& replica) {
-    if (!replica.has_ghosts()) spaces_[replica.memory()].ghosts.take().link_to(replica);
+    if (!replica.has_ghosts()) residents_[replica.memory()].ghosts.take().link_to(replica);
 }
 
 /// To another place in the same memory, behind all that uses either.
@@ -304,7 +304,7 @@ void Residency::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& user
     FenceSet users;
     r.add_all_users_to(users);
     users.add(fence);
-    give(space, r.block(), space.heap.round_up(chunk.block_bytes()), std::move(users));
+    space.give(r.block(), space.heap.round_up(chunk.block_bytes()), std::move(users));
     space.unfit_bytes = ~std::size_t{0};
     r.set_block(block, chunk.first_aligned(block));
     r.content_at = chunk.copied_at;
@@ -322,7 +322,7 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
     Array& array = *chunk.array();
     if (!array.is_stack || !array.neighbours[m].chunks.contains(chunk.index)) return {};
     Space& space = spaces_[m];
-    if (space.has_sealed) return {};  // what lies beside the neighbour may be another allocation of the driver
+    if (space.has_sealed()) return {};  // what lies beside the neighbour may be another allocation of the driver
     const auto bytes_of = [&](std::uint32_t i) { return space.heap.round_up(array.block_bytes(i)); };
     const auto block_of = [&](std::uint32_t i) {  // 0: it has none there
         const Chunk* const c = array.chunks.find(i);
@@ -344,10 +344,10 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
         total += bytes_of(i);
         if (total >= space.unfit_bytes || total > space.heap.free_bytes()) return {};
     }
-    block = take_free(space, total);
+    block = space.take_free(total);
     if (!block) return {};
     const std::uintptr_t begin = block.address;
-    give(space, begin, total, graph_fences(block.fences));
+    space.give(begin, total, graph_fences(block.fences));
     return space.heap.take(begin + offset, size);
 }
 

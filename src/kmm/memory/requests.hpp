@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kmm/memory/chunk.hpp"
+#include "kmm/memory/space.hpp"
 
 namespace kmm::memory {
 
@@ -18,7 +19,7 @@ struct Lacking {
 };
 
 /// What residency needs from the layers that issue work.
-class Requests {
+class Requests : public SpaceRequests {
   public:
     /// Copies a whole chunk after `waits`, on a lane of the callee's choice; returns the copy's fence. `task`: the task
     /// that the copy is for, null for an eviction.
@@ -39,14 +40,6 @@ class Requests {
     /// Moves content in the host's memory, before this returns; both places may overlap. Without real memory behind the
     /// addresses there is nothing to do.
     virtual void move_on_host(std::uintptr_t, std::uintptr_t, std::size_t) {}
-    /// Asks for at least `bytes` more memory; answered later by `Residency::grown`.
-    virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
-    /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is
-    /// free, but in pieces that cannot be used as one. Answered by `Residency::grown`. False: not supported.
-    virtual bool exchange(MemoryIndex, std::size_t) { return false; }
-    /// Whether the retry interval since the driver's refusal has passed.
-    virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
-    virtual bool passed(Fence fence) const noexcept = 0;
     /// Whether `to` can read `from` without going through the host.
     virtual bool linked(MemoryIndex from, MemoryIndex to) const noexcept = 0;
     /// The missing bytes of this ready task may have changed.

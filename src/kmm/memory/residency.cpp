@@ -16,10 +16,6 @@ using graph::Use;
 
 namespace {
 
-// Frees for which a heap keeps records ready. For all frees of a million small blocks these would take twice the memory
-// of the replicas. A free for which the heap has no memory is repeated later (give).
-constexpr std::size_t frees_kept_ready = 128;
-
 /// Calls `f(use, chunk)` for each chunk of which the task uses a replica.
 template<typename F>
 void for_each_chunk(Task& task, F&& f) {
@@ -45,11 +41,9 @@ Residency::Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bo
       find_unset_(find_unset),
       trace_(trace),
       policy_(policy),
-      spaces_(PerMemory<Space>::of_devices(limits_bytes.num_devices())) {
-    for (const MemoryIndex m : memories()) {
-        spaces_[m].counters.limit_bytes = limits_bytes[m];
-        spaces_[m].heap.expect_frees_at_most(frees_kept_ready);
-    }
+      spaces_(PerMemory<Space>::of_devices(limits_bytes.num_devices())),
+      residents_(PerMemory<Residents>::of_devices(limits_bytes.num_devices())) {
+    for (const MemoryIndex m : memories()) spaces_[m].open(requests, trace, m, limits_bytes[m]);
 }
 
 // --------------------------------------------------------------------------------------------------------- the future
@@ -179,11 +173,6 @@ std::size_t Residency::read_bytes(const Task& task) const noexcept {
     return bytes;
 }
 
-std::size_t Residency::free_bytes(MemoryIndex m) const noexcept {
-    const std::size_t usable = usable_bytes(m);
-    return usable - std::min(usable, spaces_[m].counters.current_bytes);
-}
-
 std::size_t Residency::block_bytes_missing(const Task& task) const noexcept {
     std::size_t bytes = 0;
     for (const Use& u : task.uses)
@@ -195,7 +184,7 @@ std::size_t Residency::block_bytes_missing(const Task& task) const noexcept {
 bool Residency::has_idle_room(const Task& task, std::size_t left_bytes) const noexcept {
     const MemoryIndex m = task.memory;
     const std::size_t needed = block_bytes_missing(task);
-    return needed == 0 || needed + left_bytes <= free_bytes(m) + spaces_[m].idle_bytes;
+    return needed == 0 || needed + left_bytes <= spaces_[m].free_bytes() + residents_[m].idle_bytes;
 }
 
 /// What tasks in that memory miss of the chunk may have changed.
@@ -280,7 +269,7 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
 bool Residency::lacks_for_sure(const Task& task) {
     const MemoryIndex m = task.memory;
     const Space& space = spaces_[m];
-    if (m.is_host() || space.refusals < 2 || space.growing) return false;
+    if (m.is_host() || space.num_refusals() < 2 || space.is_growing()) return false;
     std::size_t needed_bytes = 0;
     std::size_t largest_bytes = 0;
     for (const Use& u : task.uses) {
@@ -288,7 +277,7 @@ bool Residency::lacks_for_sure(const Task& task) {
         const std::size_t bytes = space.heap.round_up(u.chunk->block_bytes());
         needed_bytes += bytes;
         largest_bytes = std::max(largest_bytes, bytes);
-        if (u.chunk->replicas[m].address == 0 && may_grow(m, bytes)) return false;
+        if (u.chunk->replicas[m].address == 0 && space.may_grow(bytes)) return false;
     }
     const std::size_t capacity = space.counters.capacity_bytes;
     if (needed_bytes <= capacity) return false;
@@ -389,7 +378,7 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
         }
     }
     exchange_bytes_ = needed_bytes;
-    const std::size_t left = space.counters.limit_bytes - space.counters.capacity_bytes;
+    const std::size_t left = space.left_bytes();
     const std::size_t free_bytes = space.heap.free_bytes();
     // The new region must hold the largest chunk: free memory may be in pieces, and an exchange does not join them
     // where chunks stay.
@@ -480,7 +469,7 @@ Placement Residency::place_in_forms(Task& task) {
     case Found::growing: return Placement::wait_growth;
     case Found::pinned: return Placement::wait_pins;
     case Found::starved: return Placement::starved;
-    case Found::none: return lacking_.bytes != 0 && refused(m) ? Placement::lacks : Placement::full;
+    case Found::none: return lacking_.bytes != 0 && spaces_[m].is_refused() ? Placement::lacks : Placement::full;
     }
     // Its own chunks may have been evicted and allocated elsewhere.
     if (!task.across().empty() && !forms_hold(task) && gather_instead(task)) return place_in_forms(task);
@@ -497,7 +486,7 @@ void Residency::set_version(Replica& replica, std::uint64_t version) noexcept {
     if (replica.has_ghosts()) {
         Ghosts& ghosts = Ghosts::of(replica);
         ghosts.unlink_from(replica);
-        spaces_[replica.memory()].ghosts.give(ghosts);
+        residents_[replica.memory()].ghosts.give(ghosts);
     }
     replica.holds = Holds::all;
     replica.version = version;
@@ -559,10 +548,10 @@ void Residency::issued(Task& task, Fence fence) {
 }
 
 void Residency::count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) noexcept {
-    Space& space = spaces_[m];
-    const std::size_t bytes = space.heap.round_up(chunk.block_bytes());
-    space.num_pinned = is_pinned ? space.num_pinned + 1 : space.num_pinned - 1;
-    space.pinned_bytes = is_pinned ? space.pinned_bytes + bytes : space.pinned_bytes - bytes;
+    Residents& residents = residents_[m];
+    const std::size_t bytes = rounded(chunk.block_bytes());
+    residents.num_pinned = is_pinned ? residents.num_pinned + 1 : residents.num_pinned - 1;
+    residents.pinned_bytes = is_pinned ? residents.pinned_bytes + bytes : residents.pinned_bytes - bytes;
 }
 
 void Residency::pin(Task& task) {
@@ -625,10 +614,7 @@ void Residency::part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at
 // --------------------------------------------------------------------------------------------- arrays and temporaries
 
 void Residency::free_chunks(Owner& owner) {
-    for (Space& s : spaces_) {  // memory is freed: the driver may be asked again
-        s.refusals = 0;
-        s.may_exchange_again();
-    }
+    for (Space& s : spaces_) s.array_was_freed();
     owner.for_each_chunk([&](Chunk& c) {
         while (!c.replicas.empty()) release(*c.replicas.begin());
     });

@@ -21,6 +21,7 @@
 #include "kmm/memory/eviction_policy.hpp"
 #include "kmm/memory/placement.hpp"
 #include "kmm/memory/requests.hpp"
+#include "kmm/memory/residents.hpp"
 #include "kmm/memory/space.hpp"
 #include "kmm/memory/tiers.hpp"
 #include "kmm/trace/events.hpp"
@@ -36,46 +37,26 @@ class Residency {
               EvictionPolicy policy = EvictionPolicy::farthest_next_use);
 
     // ---- capacity
-    /// The answer to Requests::grow and `exchange`. 0 bytes: the driver refused; the current capacity must do until
-    /// something is freed. `sealed`: no chunk may cross from this memory into an adjacent region.
-    void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed = false);
-    /// Returns memory from `take_back` that could not be exchanged.
-    void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
-    /// Takes memory that `grown` gave out of the heap again, if all of it is free. Adds fences of device work that
-    /// still uses it to `*users`; without `users` refuses such memory. O(free pieces).
-    bool take_back(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, FenceSet* users = nullptr);
+    /// What the driver gives and takes is told to it.
+    Space& space(MemoryIndex m) noexcept { return spaces_[m]; }
+    const Space& space(MemoryIndex m) const noexcept { return spaces_[m]; }
     /// Takes whole regions out of the heap, for other users of the device's memory, until they hold `wanted_bytes` or
     /// no other region can be freed now. First free regions; then those whose chunks have no device work pending,
-    /// cheapest victims first; then, unless `at_once`, the others. Chunks are evicted. Afterwards the driver is not
-    /// asked for more until a task cannot go on, something was freed, or `may_ask_again`.
+    /// cheapest victims first; then, unless `at_once`, the others. Chunks are evicted.
     /// O(replicas + regions * free pieces).
     Reclaimed reclaim(MemoryIndex memory, const std::vector<AddressRange>& regions, std::size_t wanted_bytes,
                       bool at_once);
     /// The lane's completed position has advanced: memory that waited for it may be ready. O(memories).
     void advanced(graph::LaneId lane) {
-        for (Space& s : spaces_) s.advanced.add(lane);
+        for (Space& s : spaces_) s.advanced(lane);
     }
-    /// Memory that a task waited for (Placement::lacks).
-    void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
     const Lacking& lacking() const noexcept { return lacking_; }
     std::size_t rounded(std::size_t bytes) const noexcept { return spaces_[MemoryIndex::host()].heap.round_up(bytes); }
-    std::size_t limit(MemoryIndex m) const noexcept { return spaces_[m].counters.limit_bytes; }
-    const MemoryCounters& counters(MemoryIndex m) const noexcept { return spaces_[m].counters; }
     MemoryRange memories() const noexcept { return spaces_.memories(); }
     std::size_t num_devices() const noexcept { return spaces_.num_devices(); }
-    std::size_t largest_free(MemoryIndex m) const { return spaces_[m].heap.largest_free_bytes(); }
-    std::size_t num_resident(MemoryIndex m) const noexcept { return spaces_[m].replicas.num_used(); }
+    std::size_t num_resident(MemoryIndex m) const noexcept { return residents_[m].replicas.num_used(); }
     /// Grows with every change of where content is.
     std::uint64_t ticks() const noexcept { return tick_; }
-    /// Whether the driver refused memory below the limit when it was asked last.
-    bool refused(MemoryIndex m) const noexcept { return spaces_[m].refusals != 0; }
-    bool growing(MemoryIndex m) const noexcept { return spaces_[m].growing; }
-    /// Whether one driver call may copy across this address, the border of two blocks: false if they lie in two
-    /// allocations that happen to touch. O(log regions).
-    bool may_copy_across(MemoryIndex m, std::uintptr_t address) const noexcept {
-        const Space& space = spaces_[m];
-        return !space.has_sealed || !space.heap.begins_region(address);
-    }
 
     // ---- the future, as the schedule sees it
     void add_next_use(Chunk& chunk, const NextUses::Use& use);
@@ -91,7 +72,7 @@ class Residency {
     void plan(graph::Task& task, std::uint16_t position);
     void unplan(graph::Task& task);
     /// Whether the memory has evicted anything so far: else no plan is worth its time.
-    bool has_evicted(MemoryIndex m) const noexcept { return spaces_[m].indexed; }
+    bool has_evicted(MemoryIndex m) const noexcept { return residents_[m].indexed; }
     /// Appends the first `count` victims to `out`. O(count * log replicas).
     void list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk*>& out);
 
@@ -116,7 +97,6 @@ class Residency {
     bool has_idle_room(const graph::Task& task, std::size_t left_bytes) const noexcept;
     /// Bytes of blocks that the task needs and that are not there. O(uses).
     std::size_t block_bytes_missing(const graph::Task& task) const noexcept;
-    std::size_t free_bytes(MemoryIndex m) const noexcept;
     /// Moves blocks together, so that the free memory of each region is one piece. Only while nothing uses the memory.
     /// Copies in a device are requested; the host's are made before this returns. False: there was nothing to move.
     /// O(replicas * log replicas).
@@ -134,10 +114,6 @@ class Residency {
     bool swap_for(graph::Task& task);
     /// Least size of the bounce buffer for `swap_for`; 0: there is no such pair. Cost: the same.
     std::size_t bounce_bytes_to_swap(graph::Task& task);
-    /// What can be had of the memory: its limit, or what the driver gave where it refused more.
-    std::size_t usable_bytes(MemoryIndex m) const noexcept {
-        return std::min(limit(m), spaces_[m].given_at_most_bytes);
-    }
     /// Reserves all memory of the task, requests its copies, sets its addresses and adds to its waits; or changes
     /// nothing that matters. O(uses + victims * log replicas).
     Placement place(graph::Task& task, Room room = Room::as_usual);
@@ -167,11 +143,11 @@ class Residency {
     void released(Array& array);
     /// Emits the current use of each memory to the trace.
     void tell_memory() const noexcept {
-        for (const MemoryIndex m : memories()) note_memory(m);
+        for (const Space& s : spaces_) s.tell();
     }
     /// Calls `f(chunk)` for every chunk that has memory there. O(replicas); for reports and errors only.
     template<typename F> void for_each_resident(MemoryIndex m, F&& f) const {
-        spaces_[m].replicas.for_each_made([&](const Replica& r) {
+        residents_[m].replicas.for_each_made([&](const Replica& r) {
             if (r.address != 0) f(std::as_const(*r.chunk));
         });
     }
@@ -186,29 +162,24 @@ class Residency {
         for (const Space& s : spaces_) sum += s.counters.victims_tried + s.heap.num_steps();
         return sum;
     }
-    std::size_t num_free_pieces(MemoryIndex m) const noexcept { return spaces_[m].heap.num_free_pieces(); }  // tests
     /// Bytes of chunks that are not pinned.
     std::size_t evictable_bytes(MemoryIndex m) const noexcept {
-        return spaces_[m].counters.current_bytes - spaces_[m].pinned_bytes;
+        return spaces_[m].counters.current_bytes - residents_[m].pinned_bytes;
     }
 
   private:
     /// `starved`: the host has no memory for the records of it.
     enum class Found : std::uint8_t { yes, growing, pinned, none, starved };
 
-    void give(Space& space, std::uintptr_t address, std::size_t bytes, FenceSet&& users);
-    void add(Space& space, std::uintptr_t address, std::size_t bytes, bool sealed);
-    void tell_again(Space& space);
-    void forget_passed(Space& space, std::size_t most);
     MemoryIndex source_for(const Chunk& chunk, MemoryIndex to) const noexcept;
     MemoryIndex read_from(const Chunk& chunk, MemoryIndex m) const noexcept;
     Found allocate(Chunk& chunk, MemoryIndex m);
     Found make_room(MemoryIndex m);
-    bool exchange(MemoryIndex m, std::size_t bytes);
-    bool may_grow(MemoryIndex m, std::size_t bytes) noexcept;
-    void grow(MemoryIndex m, std::size_t bytes);
-    void grow_ahead(MemoryIndex m, const rmm::heap::block& block);
-    bool ask_once_more(MemoryIndex m, std::size_t bytes);
+    bool exchange(Space& space, std::size_t bytes) {
+        const bool is_asked = space.exchange(bytes, exchange_bytes_, tick_ + 1);
+        tick_ += is_asked ? 1 : 0;
+        return is_asked;
+    }
     bool lacks_for_sure(const graph::Task& task);
     Placement check_content(graph::Task& task);
     Placement place_with_forms(graph::Task& task);
@@ -233,13 +204,12 @@ class Residency {
     rmm::heap::block take_beside(Chunk& chunk, MemoryIndex m);
     void gather(graph::Task& task, const graph::Across& across);
     void finish_forms(graph::Task& task);
-    rmm::heap::block take_free(Space& space, std::size_t size);
     struct Shift {
         Replica* replica;
         std::uintptr_t to;
         bool overlaps() const noexcept { return to + replica->chunk->block_bytes() > replica->block(); }
     };
-    graph::Vector<Shift> list_shifts(Space& space, std::size_t most_overlapping_bytes);
+    graph::Vector<Shift> list_shifts(MemoryIndex m, std::size_t most_overlapping_bytes);
     Fence shift(const Shift& shift, MemoryIndex m, const FenceSet& after);
     struct Swap {
         Chunk* chunk = nullptr;  ///< that the task lacks; null: there is no pair
@@ -266,7 +236,6 @@ class Residency {
     void release(Replica& replica, const Fence* last = nullptr);
     void forget(Replica& replica);
     void take_back_block(Chunk& chunk, MemoryIndex m);
-    void reserve_records(Space& space, std::size_t count);
     void add_user(Replica& replica, UserKind kind, Fence fence);
     void forget_users(Replica& replica) noexcept;
     void wait_for(Replica& replica, graph::Task& task);
@@ -284,10 +253,8 @@ class Residency {
     }
     void reindex_in_order(Replica& replica);
     void unindex(Replica& replica) noexcept;
-    static void attach_victim(Space& space, Replica& replica);
-    bool begin_order(Space& space);
-    std::size_t refuses_from(MemoryIndex m) noexcept;
-    std::size_t lacks_from(MemoryIndex m, std::size_t bytes, Found why) const noexcept;
+    void attach_victim(Replica& replica);
+    bool begin_order(MemoryIndex m);
     void reindex_all(Chunk& chunk) {
         if (!any_indexed_) return;
         for (Replica& r : chunk.replicas) reindex(r);
@@ -297,14 +264,14 @@ class Residency {
     void notify(const Chunk& chunk, MemoryIndex m);
     void wake(const graph::TaskList& tasks);
     void note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std::size_t bytes) const noexcept;
-    void note_memory(MemoryIndex m) const noexcept;
 
     Requests& requests_;
     const bool find_unset_;
     const trace::Emitter& trace_;
     const EvictionPolicy policy_;
     PerMemory<Space> spaces_;
-    bool any_indexed_ = false;  ///< of `spaces_`
+    PerMemory<Residents> residents_;
+    bool any_indexed_ = false;  ///< of `residents_`
     // While a task is placed:
     Room room_ = Room::as_usual;
     MemoryIndex placed_in_;

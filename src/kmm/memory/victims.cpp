@@ -42,22 +42,23 @@ std::uint64_t Residency::victim_rank(const Chunk& chunk, MemoryIndex m) const no
     return prospect ? eviction::rank_of(policy_, *prospect) : rank_never;
 }
 
-void Residency::attach_victim(Space& space, Replica& replica) {
-    replica.victim = &space.victim_records.take();
+void Residency::attach_victim(Replica& replica) {
+    replica.victim = &residents_[replica.memory()].victim_records.take();
     replica.victim->chunk = replica.chunk;
 }
 
 /// Starts the memory's order. False: no host memory for it. O(replicas * log replicas), once for each memory.
-bool Residency::begin_order(Space& space) {
+bool Residency::begin_order(MemoryIndex m) {
+    Residents& residents = residents_[m];
     try {
-        space.victim_records.reserve(space.replicas.num_used());
+        residents.victim_records.reserve(residents.replicas.num_used());
     } catch (const std::bad_alloc&) {
         return false;
     }
-    space.indexed = any_indexed_ = true;
-    space.replicas.for_each_made([&](Replica& r) {
+    residents.indexed = any_indexed_ = true;
+    residents.replicas.for_each_made([&](Replica& r) {
         if (r.address == 0) return;
-        attach_victim(space, r);
+        attach_victim(r);
         reindex(r);
     });
     return true;
@@ -66,20 +67,19 @@ bool Residency::begin_order(Space& space) {
 void Residency::unindex(Replica& replica) noexcept {
     Victim* const v = replica.victim;
     if (v == nullptr || !v->indexed) return;
-    Space& space = spaces_[replica.memory()];
-    space.victims.erase(*v);
+    residents_[replica.memory()].victims.erase(*v);
     v->indexed = false;
     count_victim(*v, replica.memory(), false);
 }
 
 void Residency::count_victim(const Victim& victim, MemoryIndex m, bool is_added) noexcept {
-    Space& space = spaces_[m];
+    Residents& residents = residents_[m];
     // A dirty chunk in the last memory cannot be saved.
     const bool is_idle =
         victim.rank <= eviction::rank_clean || (victim.rank == eviction::rank_dirty && !Tiers::is_last(m));
-    const std::size_t bytes = space.heap.round_up(victim.chunk->block_bytes());
-    if (is_idle) space.idle_bytes += is_added ? bytes : -bytes;
-    if (victim.is_spare) space.spare_bytes += is_added ? bytes : -bytes;
+    const std::size_t bytes = rounded(victim.chunk->block_bytes());
+    if (is_idle) residents.idle_bytes += is_added ? bytes : -bytes;
+    if (victim.is_spare) residents.spare_bytes += is_added ? bytes : -bytes;
 }
 
 void Residency::reindex_in_order(Replica& replica) {
@@ -105,14 +105,14 @@ void Residency::reindex_in_order(Replica& replica) {
     v.place_bytes = place_bytes;
     v.indexed = true;
     v.is_spare = is_spare;
-    spaces_[m].victims.insert(v);
+    residents_[m].victims.insert(v);
     count_victim(v, m, true);
 }
 
 void Residency::list_victims(MemoryIndex m, std::size_t count, std::vector<Chunk*>& out) {
     VictimKey after{0, 0, nullptr};
     for (; count != 0; --count) {
-        const Victim* const victim = spaces_[m].victims.next(after, ~std::size_t{0}, &num_steps_);
+        const Victim* const victim = residents_[m].victims.next(after, ~std::size_t{0}, &num_steps_);
         if (victim == nullptr) return;
         after = VictimOrder::key_of(*victim);
         out.push_back(after.chunk);
@@ -141,7 +141,7 @@ Residency::Found Residency::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
     if (rank != rank_useless) chunk.set_evicted_from(m, true);
     space.may_save_again();
     // An empty place that a task took since the last exchange and loses again is no reason for another.
-    if (is_valid(chunk, m) || r.tick < space.exchanged_at) space.may_exchange_again();
+    if (is_valid(chunk, m) || !space.came_since_exchange(r.tick)) space.may_exchange_again();
     release(r, saved ? &*saved : nullptr);
     reindex_all(chunk);
     notify(chunk, m);
@@ -158,7 +158,8 @@ Residency::Found Residency::find_place_to_save(Chunk& chunk, MemoryIndex m, Memo
         const Replica* const h = chunk.replicas.find(*below);
         if (h != nullptr)
             found = h->pinned() ? Found::pinned : Found::yes;
-        else if (rounded(chunk.block_bytes()) <= limit(*below))  // else it never fits: evict nothing for it
+        else if (rounded(chunk.block_bytes()) <=
+                 spaces_[*below].counters.limit_bytes)  // else it never fits: evict nothing for it
             found = allocate(chunk, *below);
     }
     if (room_ == Room::any && (found == Found::none || found == Found::pinned)) {
@@ -190,7 +191,7 @@ std::size_t Residency::largest_spare_room_beside(MemoryIndex m) const noexcept {
     std::size_t largest = 0;
     for (const MemoryIndex other : spaces_.device_memories())
         if (other != m && other != placed_in_)
-            largest = std::max(largest, free_bytes(other) + spaces_[other].spare_bytes);
+            largest = std::max(largest, spaces_[other].free_bytes() + residents_[other].spare_bytes);
     return largest;
 }
 
@@ -239,41 +240,21 @@ void Residency::note_evicted(const Chunk& chunk, MemoryIndex m, bool saved, std:
                  .bytes = bytes});
 }
 
-std::size_t Residency::refuses_from(MemoryIndex m) noexcept {
-    Space& space = spaces_[m];
-    if (space.growing || may_grow(m, space.refuses_bytes)) space.may_save_again();
-    return space.refuses_bytes;
-}
-
-/// After a failed search for `bytes` in the memory below (`why`: none or pinned), which has evicted all it could: the
-/// size from which on later searches would fail as well.
-std::size_t Residency::lacks_from(MemoryIndex m, std::size_t bytes, Found why) const noexcept {
-    const Space& space = spaces_[m];
-    const std::size_t limit = space.counters.limit_bytes;
-    if (rounded(bytes) > limit) return limit / heap_alignment * heap_alignment + 1;
-    const std::size_t left = limit - space.counters.capacity_bytes;
-    if (left != 0 && space.refusals == 0) return bytes;
-    // Smaller sizes may fit, may not have been refused yet, or may come from an exchange of free pieces.
-    std::size_t fits = space.heap.largest_free_bytes();
-    if (left != 0) fits = std::max(fits, space.refused_bytes);
-    if (why == Found::none && !space.no_exchange) fits = std::max(fits, space.heap.free_bytes() + left);
-    return std::min(bytes, fits + 1);
-}
-
 Residency::Found Residency::make_room(MemoryIndex m) {
     Space& space = spaces_[m];
-    if (!space.indexed && !begin_order(space)) return Found::starved;
+    Residents& residents = residents_[m];
+    if (!residents.indexed && !begin_order(m)) return Found::starved;
     // Dirty chunks of at least this size cannot be saved elsewhere. A chunk that is valid in the last memory alone is
     // evicted only for the front.
     const std::optional<MemoryIndex> below = Tiers::below(m);
-    std::size_t too_large = below ? refuses_from(*below) : 1;
+    std::size_t too_large = below ? spaces_[*below].refuses_from() : 1;
     const std::size_t elsewhere = room_ == Room::any ? largest_spare_room_beside(m) : 0;
     too_large = room_ == Room::spare ? 1 : std::max(too_large, elsewhere + 1);
     bool growing_below = false;
     bool pins = false;
     VictimKey after{0, 0, nullptr};
     for (;;) {
-        const Victim* const victim = space.victims.next(after, growing_below ? 1 : too_large, &num_steps_);
+        const Victim* const victim = residents.victims.next(after, growing_below ? 1 : too_large, &num_steps_);
         if (victim == nullptr) break;
         // A search for a place below may drop copies of others there, and so change this order: remember the key.
         after = VictimOrder::key_of(*victim);
@@ -297,16 +278,15 @@ Residency::Found Residency::make_room(MemoryIndex m) {
         if (found == Found::growing) growing_below = true;
         if (found == Found::pinned) pins = true;
         if (!saves || (found != Found::none && found != Found::pinned)) continue;
-        const std::size_t lacking = below ? lacks_from(*below, chunk.block_bytes(), found) : 1;
+        const std::size_t lacking = below ? spaces_[*below].lacks_from(chunk.block_bytes(), found == Found::pinned) : 1;
         too_large = std::min(too_large, std::max(lacking, std::min(elsewhere + 1, chunk.block_bytes())));
         // Not cached if chunks held for this task were passed over: another task may evict them.
-        if (below && room_ >= Room::as_usual && !passed_over_held_)
-            spaces_[*below].refuses_bytes = std::min(spaces_[*below].refuses_bytes, lacking);
+        if (below && room_ >= Room::as_usual && !passed_over_held_) spaces_[*below].refuse_from(lacking);
     }
     if (growing_below) return Found::growing;
     // What is pinned is not in the order of victims.
-    if (pins || space.num_pinned != 0) return Found::pinned;
-    if (below && too_large != ~std::size_t{0} && spaces_[*below].num_pinned != 0) return Found::pinned;
+    if (pins || residents.num_pinned != 0) return Found::pinned;
+    if (below && too_large != ~std::size_t{0} && residents_[*below].num_pinned != 0) return Found::pinned;
     return Found::none;
 }
 

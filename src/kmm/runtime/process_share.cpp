@@ -12,10 +12,10 @@ supply::ShareFigures ProcessShare::share_of(std::uint32_t device) {
     share.limit_bytes = platform_.limit_bytes(m);
     const auto read = [&](schedule::Scheduler& scheduler, Outgoing&) {
         const memory::Residency& r = scheduler.residency();
-        const memory::MemoryCounters& k = r.counters(m);
+        const memory::MemoryCounters& k = r.space(m).counters;
         share.in_use_bytes = k.current_bytes;
         share.evictable_bytes = std::min(k.current_bytes, r.evictable_bytes(m));
-        share.largest_free_bytes = r.largest_free(m);
+        share.largest_free_bytes = r.space(m).heap.largest_free_bytes();
         share.peak_bytes = k.peak_bytes;
         share.num_chunks = r.num_resident(m);
     };

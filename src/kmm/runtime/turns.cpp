@@ -290,7 +290,7 @@ bool SchedulerTurns::take_back(memory::MemoryIndex memory, const void* address, 
     const Turn turn(*this);
     read_everything();
     return !books_.is_lost() &&
-           scheduler_->residency().take_back(memory, reinterpret_cast<std::uintptr_t>(address), bytes, users);
+           scheduler_->residency().space(memory).take_back(reinterpret_cast<std::uintptr_t>(address), bytes, users);
 }
 
 memory::Reclaimed SchedulerTurns::reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,

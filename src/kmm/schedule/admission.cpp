@@ -95,7 +95,7 @@ std::size_t Admission::capacity_bytes() const noexcept {
     const std::size_t largest = largest_blocks_.empty() ? 0 : largest_blocks_.rbegin()->first;
     std::size_t bytes = 0;
     for (const MemoryIndex m : residency_.memories()) {
-        const std::size_t usable = residency_.usable_bytes(m);
+        const std::size_t usable = residency_.space(m).usable_bytes();
         bytes += usable - std::min(usable, largest);
     }
     return bytes;
@@ -109,7 +109,7 @@ bool Admission::leaves_headroom(const Task& task, std::size_t made_bytes) {
     if (!m.held_back.empty() && m.held_back.begin()->place < task.place()) return false;
     // With a quarter instead of a little more than half the worst of random programs moves up to five times as many
     // bytes. Small content evicts next to nothing, and its task is often the last reader of something large.
-    const std::size_t usable = residency_.usable_bytes(task.memory);
+    const std::size_t usable = residency_.space(task.memory).usable_bytes();
     const std::size_t left =
         is_little(made_bytes, usable) ? 0 : std::max(usable / 2 + usable / 16, m.largest_needed_bytes);
     return residency_.has_idle_room(task, left);

@@ -354,8 +354,8 @@ void Scheduler::start(Task& task) {
 
 bool Scheduler::extends(const CopyEnd& last, const Instruction& copy) const noexcept {
     return last.source == copy.source && last.destination == copy.destination && last.position + 1 == copy.position &&
-           last.from == copy.from && last.to == copy.to && residency_.may_copy_across(copy.from, copy.source) &&
-           residency_.may_copy_across(copy.to, copy.destination);
+           last.from == copy.from && last.to == copy.to && residency_.space(copy.from).may_copy_across(copy.source) &&
+           residency_.space(copy.to).may_copy_across(copy.destination);
 }
 
 /// `Op::copy`, or parts of the chunk, in which case it says where from, where to, and how much.

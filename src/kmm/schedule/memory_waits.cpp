@@ -88,7 +88,7 @@ void Scheduler::bounce_came(std::uintptr_t address, std::size_t bytes) {
 void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
     --in_flight_;
     if (bytes != 0) may_fit_now();
-    residency_.grown(memory, address, bytes, sealed);
+    residency_.space(memory).grown(address, bytes, sealed);
     retry_all();
 }
 
@@ -121,7 +121,7 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
     if (bytes != 0) {
         may_fit_now();
         q.timed_out = 0;
-        residency_.awaited(memory, address, bytes, sealed);
+        residency_.space(memory).given_again(address, bytes, sealed);
         // The oldest, before tasks that need less take it away.
         const auto oldest = std::min_element(tasks.begin(), tasks.end(), [](const Task* a, const Task* b) {
             return a->public_number() < b->public_number();
@@ -215,7 +215,7 @@ bool Scheduler::compact() {
     const Task* const front = admission_.closed_for();
     if (front == nullptr || num_compactions_ == most) return false;
     std::size_t free_bytes = 0;
-    for (const MemoryIndex m : queues_.memories()) free_bytes += residency_.free_bytes(m);
+    for (const MemoryIndex m : queues_.memories()) free_bytes += residency_.space(m).free_bytes();
     if (free_bytes < residency_.block_bytes_missing(*front)) return false;
     std::size_t bounce_bytes = 0;
     for (const MemoryIndex m : queues_.device_memories())

@@ -13,8 +13,8 @@ void Planner::begin(memory::MemoryIndex memory) {
     memory_ = memory;
     tasks_.clear();
     chunks_.clear();
-    const memory::MemoryCounters& counters = residency_.counters(memory);
-    const std::size_t limit = residency_.refused(memory) ? counters.capacity_bytes : counters.limit_bytes;
+    const memory::MemoryCounters& counters = residency_.space(memory).counters;
+    const std::size_t limit = residency_.space(memory).is_refused() ? counters.capacity_bytes : counters.limit_bytes;
     rollout_.clear(limit - std::min(limit, counters.current_bytes), counters.limit_bytes, residency_.ticks());
 }
 

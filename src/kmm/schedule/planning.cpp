@@ -36,7 +36,7 @@ graph::Task* Scheduler::planned_to_fetch(Queue& q, MemoryIndex m) {
 /// A plan is followed for half of its tasks, since its end ignores what comes after it; or for more, so that its cost
 /// is O(1) for each task. None is made if nothing was evicted since the last one: memory is not short any more.
 void Scheduler::make_plan(Queue& q, MemoryIndex m) {
-    const std::uint64_t evictions = residency_.counters(m).evictions;
+    const std::uint64_t evictions = residency_.space(m).counters.evictions;
     const std::uint64_t steps = planner_.num_steps();
     q.issued_in_plan = 0;
     q.plan_holds_for = tasks_without_plan;

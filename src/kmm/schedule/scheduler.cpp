@@ -181,7 +181,7 @@ void Scheduler::dispatch() {
 bool Scheduler::may_fetch(MemoryIndex m) const noexcept {
     if (!memory::Tiers::has_lanes(m)) return true;
     // In a small memory a few chunks are a large part of it: no more than a quarter of it is on its way.
-    const std::size_t quarter = std::max<std::size_t>(1, residency_.limit(m) / 4);
+    const std::size_t quarter = std::max<std::size_t>(1, residency_.space(m).counters.limit_bytes / 4);
     std::size_t in = 0;
     for (const LaneRole role : {LaneRole::up, LaneRole::peer, LaneRole::down}) {
         const Lane& l = lanes_[index_of(lane(m.device(), role))];
@@ -212,9 +212,9 @@ graph::Task* Scheduler::best_to_fetch(Queue& q) {
 /// As planned, where memory is short and the bytes are worth a plan; else the best for now.
 Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     Task* best = q.fetch.begin()->task;
-    if (m.is_device() && looks_ahead(options_.order, best->moved_bytes, residency_.limit(m))) {
+    if (m.is_device() && looks_ahead(options_.order, best->moved_bytes, residency_.space(m).counters.limit_bytes)) {
         Task* planned = nullptr;
-        if (options_.plans && plans(options_.order, best->moved_bytes, residency_.limit(m)) &&
+        if (options_.plans && plans(options_.order, best->moved_bytes, residency_.space(m).counters.limit_bytes) &&
             residency_.has_evicted(m))
             planned = planned_to_fetch(q, m);
         else if (q.plan_is_over())
@@ -226,7 +226,7 @@ Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     Task& oldest = *q.by_age.begin()->task;
     q.oldest = oldest.number;
     q.last_when_queued = oldest.last_when_queued;
-    return q.passed_over_bytes > patience_turnovers * residency_.limit(m) ? oldest : *best;
+    return q.passed_over_bytes > patience_turnovers * residency_.space(m).counters.limit_bytes ? oldest : *best;
 }
 
 void Scheduler::dispatch_memory(MemoryIndex m) {

@@ -91,7 +91,7 @@ class Scheduler final : private memory::Requests {
     void bounce_came(std::uintptr_t address, std::size_t bytes);
     /// Memory that was taken back and could not be exchanged: no answer to anything.
     void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
-        residency_.given_again(memory, address, bytes, sealed);
+        residency_.space(memory).given_again(address, bytes, sealed);
     }
     /// No handle of the array is left; it is among `freed_arrays` when its tasks are settled.
     void release(memory::Array& array);
@@ -223,9 +223,10 @@ class Scheduler final : private memory::Requests {
     void leave_fetch(Task& task);
     void weigh(Task& task);
     OrderKey key_of(const Task& task) const noexcept {
-        return schedule::key_of(options_.order, {task.missing_bytes, task.moved_bytes,
-                                                 needs_room(task.missing_bytes, residency_.limit(task.memory)),
-                                                 task.makes, task.enables, task.ready_at, task.place(), task.number});
+        return schedule::key_of(options_.order,
+                                {task.missing_bytes, task.moved_bytes,
+                                 needs_room(task.missing_bytes, residency_.space(task.memory).counters.limit_bytes),
+                                 task.makes, task.enables, task.ready_at, task.place(), task.number});
     }
     void notice_last_predecessor(const Task& next);
     Task& choose_to_fetch(Queue& queue, MemoryIndex memory);

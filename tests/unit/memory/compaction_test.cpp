@@ -32,11 +32,11 @@ class Compaction : public ResidencyTest {
         start({100 * unit, 100 * unit});
         begin_ = base_[gpu];
         for (const std::size_t units : regions) {
-            residency_->grown(gpu, base_[gpu], units * unit, sealed);
+            residency_->space(gpu).grown(base_[gpu], units * unit, sealed);
             base_[gpu] += units * unit;
         }
         // So that nobody asks for more.
-        residency_->grown(gpu, 0, 0);
+        residency_->space(gpu).grown(0, 0);
     }
     /// A chunk of so many units, with content there, in an array of its own.
     Chunk& make(std::size_t units, MemoryIndex m = gpu) {
@@ -91,8 +91,8 @@ TEST_F(Compaction, in_a_device_each_chunk_is_copied_down_behind_the_copy_before_
         EXPECT_EQ(copy.destination, begin_ + to[i] * unit);
         EXPECT_TRUE(i == 0 ? copy.waits.empty() : waits_for(copy, script_.copies[i - 1]));
     }
-    EXPECT_EQ(residency_->largest_free(gpu), 2 * unit);
-    EXPECT_EQ(residency_->num_free_pieces(gpu), 1u);
+    EXPECT_EQ(residency_->space(gpu).heap.largest_free_bytes(), 2 * unit);
+    EXPECT_EQ(residency_->space(gpu).heap.num_free_pieces(), 1u);
 }
 
 TEST_F(Compaction, who_uses_what_was_moved_or_what_became_free_comes_behind_the_last_copy) {
@@ -149,7 +149,7 @@ TEST_F(Compaction, what_would_overlap_its_old_place_goes_by_way_of_the_bounce_bu
     EXPECT_EQ(place_of(large), 0u);
     EXPECT_EQ(place_of(b), 3u);
     EXPECT_EQ(large.replicas.find(host), nullptr) << "the bounce buffer is no place of its own";
-    EXPECT_EQ(residency_->largest_free(gpu), 2 * unit);
+    EXPECT_EQ(residency_->space(gpu).heap.largest_free_bytes(), 2 * unit);
 }
 
 TEST_F(Compaction, what_is_too_large_for_the_bounce_buffer_stays_and_the_rest_moves_up_to_it) {
@@ -170,7 +170,7 @@ TEST_F(Compaction, what_is_too_large_for_the_bounce_buffer_stays_and_the_rest_mo
     EXPECT_EQ(place_of(large), 1u);
     EXPECT_EQ(place_of(small), 4u);
     EXPECT_EQ(place_of(middle), 5u);
-    EXPECT_EQ(residency_->largest_free(gpu), 5 * unit);
+    EXPECT_EQ(residency_->space(gpu).heap.largest_free_bytes(), 5 * unit);
 }
 
 TEST_F(Compaction, the_next_user_of_the_bounce_buffer_waits_until_it_is_empty) {
@@ -189,7 +189,7 @@ TEST_F(Compaction, the_next_user_of_the_bounce_buffer_waits_until_it_is_empty) {
 TEST_F(Compaction, devices_that_are_moved_together_at_the_same_time_take_turns_with_the_bounce_buffer) {
     start({100 * unit, 4 * unit, 4 * unit});
     for (const MemoryIndex m : {gpu, gpu_1}) {
-        residency_->grown(m, base_[m], 4 * unit);
+        residency_->space(m).grown(base_[m], 4 * unit);
         Chunk& a = make(1, m);
         Chunk& b = make(2, m);
         ASSERT_EQ(b.replicas[m].address, base_[m] + unit);
@@ -218,7 +218,7 @@ TEST_F(Compaction, regions_that_are_sealed_are_moved_together_each_for_itself) {
         ASSERT_TRUE(residency_->compact(gpu));
         EXPECT_EQ(place_of(*chunks[1]), 0u);
         EXPECT_EQ(place_of(*chunks[3]), sealed ? 2u : 1u);
-        EXPECT_EQ(residency_->largest_free(gpu), sealed ? unit : 2 * unit);
+        EXPECT_EQ(residency_->space(gpu).heap.largest_free_bytes(), sealed ? unit : 2 * unit);
         EXPECT_EQ(script_.copies.size(), 2u);
     }
 }
@@ -266,7 +266,7 @@ TEST_F(Compaction, nothing_is_moved_where_what_is_free_is_one_piece) {
 TEST_F(Compaction, on_the_host_content_is_moved_in_the_order_of_addresses_and_overlaps) {
     start({6 * unit, 6 * unit});
     const std::uintptr_t begin = base_[host];
-    residency_->grown(host, begin, 6 * unit);
+    residency_->space(host).grown(begin, 6 * unit);
     Chunk& a = make(1, host);
     Chunk& large = make(3, host);
     Chunk& b = make(1, host);
@@ -283,7 +283,7 @@ TEST_F(Compaction, on_the_host_content_is_moved_in_the_order_of_addresses_and_ov
     EXPECT_EQ(large.replicas[host].address, begin);
     EXPECT_EQ(b.replicas[host].address, begin + 3 * unit);
     EXPECT_TRUE(script_.copies.empty());
-    EXPECT_EQ(residency_->largest_free(host), 2 * unit);
+    EXPECT_EQ(residency_->space(host).heap.largest_free_bytes(), 2 * unit);
     Task& reader = make_task(host, {{&b, false, false}});
     EXPECT_EQ(place(reader), Placement::granted);
     EXPECT_TRUE(reader.fences.empty()) << "it has been moved";
@@ -292,7 +292,7 @@ TEST_F(Compaction, on_the_host_content_is_moved_in_the_order_of_addresses_and_ov
 TEST_F(Compaction, a_block_without_content_changes_its_place_and_nothing_is_copied) {
     start({6 * unit, 6 * unit});
     const std::uintptr_t begin = base_[host];
-    residency_->grown(host, begin, 6 * unit);
+    residency_->space(host).grown(begin, 6 * unit);
     Chunk& a = make(1, host);
     Chunk& stale = make(1, host);
     ASSERT_EQ(stale.replicas[host].address, begin + unit);
@@ -332,7 +332,7 @@ class Swap : public Compaction {
     void fill(std::size_t chunks) {
         start({chunks * unit, chunks * unit, chunks * unit});
         for (const MemoryIndex m : {host, gpu, gpu_1}) {
-            residency_->grown(m, base_[m], chunks * unit);
+            residency_->space(m).grown(base_[m], chunks * unit);
             for (std::size_t i = 0; i < chunks; ++i) {
                 Chunk& chunk = make(1, m);
                 chunks_[m].push_back(&chunk);
@@ -392,8 +392,8 @@ TEST_F(Swap, a_chunk_on_the_host_and_one_of_a_full_device_change_places_by_way_o
     EXPECT_TRUE(is_right(left, host) && is_right(wanted, gpu) && is_right(beside, gpu));
     EXPECT_EQ(left.replicas.find(gpu), nullptr);
     EXPECT_EQ(wanted.replicas.find(host), nullptr);
-    for (const MemoryIndex m : {host, gpu, gpu_1}) EXPECT_EQ(residency_->counters(m).current_bytes, 2 * unit);
-    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, unit);
+    for (const MemoryIndex m : {host, gpu, gpu_1}) EXPECT_EQ(residency_->space(m).counters.current_bytes, 2 * unit);
+    EXPECT_EQ(residency_->space(gpu).counters.evicted_bytes, unit);
 }
 
 TEST_F(Swap, the_one_that_leaves_is_needed_last_and_none_of_the_tasks_own) {
@@ -449,7 +449,7 @@ TEST_F(Swap, the_bounce_buffer_is_not_taken_while_it_is_in_use) {
     run_copies();
     EXPECT_EQ(place(task), Placement::granted);
     EXPECT_TRUE(is_right(*chunks_[host][0], gpu) && is_right(*chunks_[host][1], gpu));
-    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, 2 * unit);
+    EXPECT_EQ(residency_->space(gpu).counters.evicted_bytes, 2 * unit);
 }
 
 TEST_F(Swap, a_chunk_that_comes_back_is_counted_as_fetched_again) {
@@ -460,15 +460,15 @@ TEST_F(Swap, a_chunk_that_comes_back_is_counted_as_fetched_again) {
     ASSERT_EQ(place(task), Placement::full);
     ASSERT_TRUE(residency_->swap_for(task));
     run_copies();
-    EXPECT_EQ(residency_->counters(gpu).refetches, 0u);
+    EXPECT_EQ(residency_->space(gpu).counters.refetches, 0u);
     ASSERT_EQ(place(task), Placement::granted);
     residency_->issued(task, {static_cast<LaneId>(1), ++script_.position});
     all_done();
     Task& again = make_task(gpu, {{&left, false, false}});
     ASSERT_EQ(place(again), Placement::full);
     ASSERT_TRUE(residency_->swap_for(again));
-    EXPECT_EQ(residency_->counters(gpu).refetches, 1u);
-    EXPECT_EQ(residency_->counters(gpu).refetched_bytes, unit);
+    EXPECT_EQ(residency_->space(gpu).counters.refetches, 1u);
+    EXPECT_EQ(residency_->space(gpu).counters.refetched_bytes, unit);
 }
 
 TEST_F(Swap, nothing_is_exchanged_for_a_task_that_also_makes_more_than_is_free) {
@@ -504,7 +504,7 @@ TEST_F(Swap, a_copy_that_fails_loses_the_content_that_it_was_to_bring_and_no_oth
 
 TEST_F(Swap, chunks_of_other_sizes_do_not_take_part) {
     start({2 * unit, 2 * unit});
-    for (const MemoryIndex m : {host, gpu}) residency_->grown(m, base_[m], 2 * unit);
+    for (const MemoryIndex m : {host, gpu}) residency_->space(m).grown(base_[m], 2 * unit);
     Chunk& large = make(2, host);
     make(1);
     make(1);
@@ -527,7 +527,7 @@ TEST_F(Compaction, random_content_arrives_at_its_new_place_and_what_is_free_is_o
         start({200 * unit, 200 * unit});
         const std::uintptr_t begin = base_[m];
         for (int i = 0; i < 2; ++i) {
-            residency_->grown(m, base_[m], 60 * unit, sealed);
+            residency_->space(m).grown(base_[m], 60 * unit, sealed);
             base_[m] += 60 * unit;
         }
         Bytes memory;
@@ -535,7 +535,7 @@ TEST_F(Compaction, random_content_arrives_at_its_new_place_and_what_is_free_is_o
         std::map<Chunk*, int> values;
         std::size_t most_bytes = 0, num_moved = 0;
         for (int round = 0; round < 4; ++round) {
-            for (std::size_t units; residency_->largest_free(m) >= 6 * unit;) {
+            for (std::size_t units; residency_->space(m).heap.largest_free_bytes() >= 6 * unit;) {
                 units = 1 + random() % 6;
                 Chunk& chunk = make(units, m);
                 most_bytes = std::max(most_bytes, chunk.size_bytes);
@@ -567,12 +567,12 @@ TEST_F(Compaction, random_content_arrives_at_its_new_place_and_what_is_free_is_o
             for (const auto& [chunk, value] : values)
                 ASSERT_TRUE(memory.is_filled(chunk->replicas[m].address, chunk->size_bytes, value)) << seed;
             all_done();
-            ASSERT_LE(residency_->num_free_pieces(m), sealed ? 2u : 1u) << seed;
+            ASSERT_LE(residency_->space(m).heap.num_free_pieces(), sealed ? 2u : 1u) << seed;
         }
         EXPECT_GT(num_moved, 10u);
         while (!arrays_.empty()) drop(arrays_.back()->chunks[0]);
         all_done();
-        EXPECT_EQ(residency_->counters(m).current_bytes, 0u);
+        EXPECT_EQ(residency_->space(m).counters.current_bytes, 0u);
         Chunk& all = make(sealed ? 60 : 120, m);
         const std::uintptr_t address = all.replicas[m].address;
         EXPECT_TRUE(address == begin || (sealed && address == begin + 60 * unit)) << seed << ": the start of a region";

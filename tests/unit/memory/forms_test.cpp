@@ -50,7 +50,7 @@ TEST_F(FormsTest, chunks_of_an_array_that_tasks_will_read_across_are_taken_side_
     start({64 * unit, 64 * unit});
     auto a = make_stack(4), b = make_stack(4);
     for (Array* array : {a.get(), b.get()}) array->neighbours[gpu].chunks = {0, 3};
-    residency_->given_again(gpu, base_[gpu], 16 * unit, false);
+    residency_->space(gpu).given_again(base_[gpu], 16 * unit, false);
     for (Array* array : {a.get(), b.get()})
         for (const std::size_t i : {2, 0, 3, 1}) overwrite_on(gpu, array->chunks[i]);
     run(read_across(gpu, *a, 10, 4 * unit - 10));
@@ -107,7 +107,7 @@ TEST_F(FormsTest, tasks_share_what_was_gathered_and_gather_it_again_once_it_has_
 TEST_F(FormsTest, what_another_task_gathered_is_gathered_again_where_placing_the_task_drops_it) {
     start({64 * unit, 4 * unit, 64 * unit});
     script_.all_linked = true;
-    residency_->given_again(gpu, base_[gpu], 4 * unit, false);
+    residency_->space(gpu).given_again(base_[gpu], 4 * unit, false);
     auto a = make_stack(2), small = make_array(1), large = make_array(1, 3 * unit);
     for (Chunk& c : a->chunks) overwrite_on(gpu_1, c);
     overwrite_on(gpu, small->chunks[0]);
@@ -154,8 +154,8 @@ TEST_F(FormsTest, a_task_that_has_no_room_for_the_chunks_beside_its_own_gathers_
 
 TEST_F(FormsTest, no_chunk_lies_across_two_allocations_of_a_driver_for_the_sake_of_its_neighbour) {
     start({64 * unit, 64 * unit});
-    residency_->given_again(gpu, base_[gpu], 3 * unit, true);
-    residency_->given_again(gpu, base_[gpu] + 3 * unit, 3 * unit, true);
+    residency_->space(gpu).given_again(base_[gpu], 3 * unit, true);
+    residency_->space(gpu).given_again(base_[gpu] + 3 * unit, 3 * unit, true);
     auto a = make_array(2, 2 * unit);
     a->is_stack = true;
     a->neighbours.resize_for_devices(base_.num_devices());
@@ -169,7 +169,7 @@ TEST_F(FormsTest, no_chunk_lies_across_two_allocations_of_a_driver_for_the_sake_
 TEST_F(FormsTest, room_for_neighbours_is_left_only_where_the_task_itself_has_enough) {
     start({64 * unit, 12 * unit});
     script_.can_exchange = true;
-    residency_->given_again(gpu, base_[gpu], 12 * unit, false);
+    residency_->space(gpu).given_again(base_[gpu], 12 * unit, false);
     auto a = make_array(3, 3 * unit), large = make_array(1, 7 * unit);
     a->is_stack = true;
     a->neighbours.resize_for_devices(base_.num_devices());
@@ -183,9 +183,9 @@ TEST_F(FormsTest, room_for_neighbours_is_left_only_where_the_task_itself_has_eno
 TEST_F(FormsTest, a_place_that_a_task_takes_and_loses_at_each_try_is_no_reason_for_another_exchange) {
     start({256, 6 * unit, 64 * unit});  // the host has no room for anything
     script_.can_exchange = true;
-    residency_->given_again(gpu, base_[gpu], 4 * unit, false);
-    residency_->given_again(gpu_1, base_[gpu_1], 8 * unit, false);
-    for (int i = 0; i < 2; i++) residency_->grown(gpu, 0, 0);
+    residency_->space(gpu).given_again(base_[gpu], 4 * unit, false);
+    residency_->space(gpu_1).given_again(base_[gpu_1], 8 * unit, false);
+    for (int i = 0; i < 2; i++) residency_->space(gpu).grown(0, 0);
     auto a = make_stack(2), stays = make_array(1, unit + unit / 2), large = make_array(1, 2 * unit + unit / 2);
     a->neighbours[gpu].chunks = {0, 1};
     overwrite_on(gpu, stays->chunks[0]);
@@ -197,7 +197,7 @@ TEST_F(FormsTest, a_place_that_a_task_takes_and_loses_at_each_try_is_no_reason_f
     Placement placement = Placement::wait_growth;
     for (int tries = 0; tries < 20 && placement == Placement::wait_growth; tries++) {
         placement = residency_->place(t);
-        if (placement == Placement::wait_growth) residency_->grown(gpu, 0, 0);
+        if (placement == Placement::wait_growth) residency_->space(gpu).grown(0, 0);
     }
     EXPECT_NE(placement, Placement::wait_growth);
     EXPECT_EQ(script_.exchanges.size(), 1u);
@@ -205,7 +205,7 @@ TEST_F(FormsTest, a_place_that_a_task_takes_and_loses_at_each_try_is_no_reason_f
 
 TEST_F(FormsTest, neighbours_that_nobody_has_used_are_nowhere_and_get_room_all_the_same) {
     start({64 * unit, 64 * unit});
-    residency_->given_again(gpu, base_[gpu], 64 * unit, false);
+    residency_->space(gpu).given_again(base_[gpu], 64 * unit, false);
     Array a;
     a.element_bytes = 1;
     const std::int64_t size[] = {unit};
@@ -234,7 +234,7 @@ class PartsTest : public AcrossTest {
     /// after that replaces it. `other` is a dirty chunk that nobody will use.
     void start_with_parts(std::size_t device_units, std::size_t host_units = 64) {
         start({host_units * unit, device_units * unit});
-        residency_->given_again(gpu, base_[gpu], device_units * unit, false);
+        residency_->space(gpu).given_again(base_[gpu], device_units * unit, false);
         other_ = make_array(1);
         a_ = make_stack(2);
         overwrite_on(gpu, other_->chunks[0]);
@@ -257,7 +257,7 @@ TEST_F(PartsTest, no_more_than_these_is_saved_and_that_before_anything_is_saved_
     EXPECT_EQ(script_.parts[0].readers, std::vector<kmm::graph::TaskNumber>{reader_->number});
     EXPECT_TRUE(script_.parts[0].to == host);
     EXPECT_TRUE(script_.copies.empty()) << "dirty chunks stay while anything cheaper can leave";
-    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, 1u) << "what was copied, not the chunk";
+    EXPECT_EQ(residency_->space(gpu).counters.evicted_bytes, 1u) << "what was copied, not the chunk";
     EXPECT_EQ(a_->chunks[0].replicas[gpu].address, 0u);
 }
 
@@ -297,7 +297,7 @@ TEST_F(PartsTest, keep_their_place_on_the_host_no_longer_than_somebody_will_read
 
 TEST_F(PartsTest, of_a_chunk_that_nobody_replaces_are_not_enough) {
     start({64 * unit, 3 * unit});
-    residency_->given_again(gpu, base_[gpu], 3 * unit, false);
+    residency_->space(gpu).given_again(base_[gpu], 3 * unit, false);
     a_ = make_stack(2);
     for (Chunk& c : a_->chunks) overwrite_on(gpu, c);
     read_across(gpu, *a_, unit - 10, 2 * unit);
@@ -309,7 +309,7 @@ TEST_F(PartsTest, of_a_chunk_that_nobody_replaces_are_not_enough) {
 
 TEST_F(PartsTest, that_are_read_soon_do_not_keep_a_chunk_of_which_more_is_read_late) {
     start({64 * unit, 4 * unit});
-    residency_->given_again(gpu, base_[gpu], 4 * unit, false);
+    residency_->space(gpu).given_again(base_[gpu], 4 * unit, false);
     auto soon = make_array(1), later = make_array(1), more = make_array(2);
     a_ = make_stack(2);
     for (Chunk& c : a_->chunks) overwrite_on(gpu, c);

@@ -13,7 +13,7 @@ class GhostsTest : public AcrossTest {
     void start_halves(std::size_t device_units = 64) {
         start({64 * unit, device_units * unit, 64 * unit});
         script_.all_linked = true;
-        residency_->given_again(gpu, base_[gpu], device_units * unit, false);
+        residency_->space(gpu).given_again(base_[gpu], device_units * unit, false);
         a_ = make_stack(4);
         for (std::size_t i = 0; i < 4; i++) overwrite_on(i < 2 ? gpu : gpu_1, a_->chunks[i]);
     }
@@ -115,13 +115,13 @@ TEST_F(GhostsTest, leave_first_and_are_gathered_from_where_the_chunk_is_while_th
     start_halves(6);
     run(read_edge());
     ASSERT_EQ(script_.ghosts.size(), 1u);
-    const std::size_t evicted = residency_->counters(gpu).evicted_bytes;
+    const std::size_t evicted = residency_->space(gpu).counters.evicted_bytes;
     for (int i = 0; a_->chunks[2].replicas[gpu].address != 0 && i < 6; i++) {
         kept_.push_back(make_array(1));
         overwrite_on(gpu, kept_.back()->chunks[0]);
     }
     EXPECT_EQ(a_->chunks[2].replicas[gpu].address, 0u);
-    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, evicted) << "nothing was saved before they had left";
+    EXPECT_EQ(residency_->space(gpu).counters.evicted_bytes, evicted) << "nothing was saved before they had left";
     Task& t = read_edge();
     run(t);
     EXPECT_EQ(t.across()[0].form, Across::Form::gather);
@@ -208,13 +208,14 @@ TEST_F(GhostsTest, have_places_where_they_are_read_and_nowhere_else) {
     }
     EXPECT_LE(script_.ghosts.size(), 6u) << "one for each border, and what was there when chunks were moved";
     EXPECT_TRUE(script_.gathers.empty());
-    EXPECT_EQ(residency_->counters(gpu).current_bytes, 8 * unit) << "four chunks, and one at each of four borders";
+    EXPECT_EQ(residency_->space(gpu).counters.current_bytes, 8 * unit)
+        << "four chunks, and one at each of four borders";
 }
 
 TEST_F(GhostsTest, take_no_room_that_the_task_itself_needs) {
     start({64 * unit, 5 * unit, 64 * unit});
     script_.all_linked = true;
-    residency_->given_again(gpu, base_[gpu], 5 * unit, false);
+    residency_->space(gpu).given_again(base_[gpu], 5 * unit, false);
     a_ = make_stack(3);
     for (std::size_t i = 0; i < 3; i++) overwrite_on(i == 0 ? gpu : gpu_1, a_->chunks[i]);
     const auto dirty = make_array(1, 2 * unit), written = make_array(1, 2 * unit);

@@ -204,7 +204,7 @@ class Records : public ResidencyTest {
         start(PerMemory<std::size_t>(limits));
         // Memory of the heap comes in one step, so that its own books are the same for any number of chunks.
         for (const MemoryIndex m : residency_->memories()) {
-            residency_->given_again(m, base_[m], 2 * n * unit, false);
+            residency_->space(m).given_again(base_[m], 2 * n * unit, false);
             base_[m] += 2 * n * unit;
         }
         auto a = make_array(n);
@@ -245,7 +245,7 @@ TEST_F(Records, of_a_touched_chunk_at_rest_take_96_bytes_for_each_memory_where_i
 
 TEST_F(Records, that_nobody_uses_are_given_back_when_it_is_asked_for) {
     start({64 * unit, 64 * unit, 64 * unit});
-    for (const MemoryIndex m : residency_->memories()) residency_->given_again(m, base_[m], 64 * unit, false);
+    for (const MemoryIndex m : residency_->memories()) residency_->space(m).given_again(base_[m], 64 * unit, false);
     auto a = make_array(8);
     for (Chunk& c : a->chunks) touch(c, 2, 2);
     pass_everything();
@@ -277,7 +277,7 @@ TEST_F(Records, that_cannot_be_had_lose_nothing) {
         auto a = make_array(n);
         auto b = make_array(3);
         for (Chunk& c : a->chunks) overwrite_on(gpu, c);
-        residency_->given_again(host, base_[host], 64 * unit, false);
+        residency_->space(host).given_again(base_[host], 64 * unit, false);
         Task& t =
             make_task(gpu, {{&b->chunks[0], true, true}, {&b->chunks[1], true, true}, {&b->chunks[2], true, true}});
         rmm_test::has_failed = false;
@@ -299,8 +299,8 @@ TEST_F(Records, that_cannot_be_had_lose_nothing) {
         }
         residency_->free_chunks(*a);
         residency_->free_chunks(*b);
-        EXPECT_EQ(residency_->counters(gpu).current_bytes, 0u);
-        EXPECT_EQ(residency_->counters(host).current_bytes, 0u);
+        EXPECT_EQ(residency_->space(gpu).counters.current_bytes, 0u);
+        EXPECT_EQ(residency_->space(host).counters.current_bytes, 0u);
     }
     EXPECT_GE(num_starved, 2u);
 }

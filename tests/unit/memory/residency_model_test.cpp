@@ -485,13 +485,13 @@ void Machine::answer_growth() {
     growths_.pop_front();
     if (dice_.one_in(6)) {
         ++counts_.refused;
-        residency_->grown(memory, 0, 0);
+        residency_->space(memory).grown(0, 0);
         return;
     }
     const std::size_t bytes = (asked + unit - 1) / unit * unit;
     const std::uintptr_t address = memories_.give(memory, bytes);
     given_.push_back({memory, {address, bytes}});
-    residency_->grown(memory, address, bytes, gives_sealed_ && dice_.one_in(3));
+    residency_->space(memory).grown(address, bytes, gives_sealed_ && dice_.one_in(3));
 }
 
 /// Others need a device's memory more: what is taken is used by them as soon as its users have passed, and may come
@@ -509,10 +509,11 @@ void Machine::reclaim() {
         ++counts_.reclaimed;
         (void)lanes_.put(static_cast<LaneId>(2000 + m.index()), taken.users, [this, m = m, range] {
             for (Value& v : memories_.range(m, range.address, range.bytes)) v = garbage;
-            const bool has_room = residency_->counters(m).capacity_bytes + range.bytes <= residency_->limit(m);
-            if (!has_room || residency_->growing(m) || dice_.one_in(2)) return;
+            const bool has_room =
+                residency_->space(m).counters.capacity_bytes + range.bytes <= residency_->space(m).counters.limit_bytes;
+            if (!has_room || residency_->space(m).is_growing() || dice_.one_in(2)) return;
             given_.push_back({m, range});
-            residency_->given_again(m, range.address, range.bytes, false);
+            residency_->space(m).given_again(range.address, range.bytes, false);
         });
     }
 }
@@ -522,7 +523,7 @@ void Machine::reclaim() {
 /// counted right.
 void Machine::check() const {
     for (const MemoryIndex m : residency_->memories()) {
-        EXPECT_LE(residency_->counters(m).capacity_bytes, residency_->limit(m));
+        EXPECT_LE(residency_->space(m).counters.capacity_bytes, residency_->space(m).counters.limit_bytes);
         std::map<std::uintptr_t, std::uintptr_t> blocks;
         std::size_t evictable_bytes = 0;
         residency_->for_each_resident(m, [&](const Chunk& c) {
@@ -635,7 +636,7 @@ void Machine::run(std::size_t steps) {
     read_all();
     drain();
     EXPECT_EQ(counts_.gave_up, gave_up) << "a chunk cannot be read although nothing else runs";
-    for (const MemoryIndex m : residency_->memories()) counts_.evictions += residency_->counters(m).evictions;
+    for (const MemoryIndex m : residency_->memories()) counts_.evictions += residency_->space(m).counters.evictions;
 }
 
 TEST(ResidencyModel, every_task_and_copy_finds_what_the_programs_order_says) {

@@ -181,7 +181,7 @@ class ResidencyTest : public ::testing::Test {
             const Placement p = residency_->place(t);
             if (p != Placement::wait_growth) return p;
             const auto [memory, bytes] = script_.growths.back();
-            residency_->grown(memory, base_[memory], bytes);
+            residency_->space(memory).grown(base_[memory], bytes);
             base_[memory] += bytes;
         }
     }

@@ -21,9 +21,9 @@ TEST_F(ResidencyTest, memory_whose_users_have_passed_is_taken_before_memory_that
         for (std::size_t i = 0; i < 4; i++) write_on((i < 2) == (exchange % 2 == 0) ? gpu_1 : gpu, a->chunks[i]);
         ASSERT_EQ(script_.copies.size(), 4u);
         if (exchange == 0) {  // nothing is free but what the others leave: more is asked for
-            ASSERT_TRUE(residency_->growing(gpu));
+            ASSERT_TRUE(residency_->space(gpu).is_growing());
             const auto [memory, bytes] = script_.growths.back();
-            residency_->grown(memory, base_[memory], 2 * bytes);
+            residency_->space(memory).grown(base_[memory], 2 * bytes);
             base_[memory] += 2 * bytes;
             continue;
         }
@@ -37,7 +37,7 @@ TEST_F(ResidencyTest, pieces_that_another_device_has_read_are_joined_while_fresh
     start({64 * unit, 2 * num_chunks * unit, 2 * num_chunks * unit});
     script_.all_linked = true;
     for (const MemoryIndex m : {gpu, gpu_1}) {
-        residency_->given_again(m, base_[m], 2 * num_chunks * unit, false);
+        residency_->space(m).given_again(base_[m], 2 * num_chunks * unit, false);
         base_[m] += 2 * num_chunks * unit;
     }
     auto a = make_array(num_chunks);
@@ -48,7 +48,7 @@ TEST_F(ResidencyTest, pieces_that_another_device_has_read_are_joined_while_fresh
         EXPECT_EQ(a->chunks[i].replicas[gpu].address, 0u);
         script_.completed = script_.position - std::min<std::uint64_t>(script_.position, 3 * under_way);
         for (std::uint32_t lane = 0; lane < 128; lane++) residency_->advanced(static_cast<LaneId>(lane));
-        most = std::max(most, residency_->num_free_pieces(gpu));
+        most = std::max(most, residency_->space(gpu).heap.num_free_pieces());
     }
     EXPECT_GT(most, under_way) << "those that are still read are apart";
     EXPECT_LE(most, 256 + 4 * under_way);
@@ -141,8 +141,8 @@ TEST_F(ResidencyTest, the_place_of_an_evicted_chunk_goes_to_the_next_behind_the_
     const Fence out = script_.copies[0].fence;
     EXPECT_TRUE(std::any_of(t.fences.begin(), t.fences.end(),
                             [&](const Fence& f) { return f.lane == out.lane && f.position >= out.position; }));
-    EXPECT_EQ(residency_->counters(gpu).evicted_bytes, unit);
-    EXPECT_EQ(residency_->counters(gpu).peak_bytes, unit);
+    EXPECT_EQ(residency_->space(gpu).counters.evicted_bytes, unit);
+    EXPECT_EQ(residency_->space(gpu).counters.peak_bytes, unit);
 }
 
 TEST_F(ResidencyTest, a_clean_chunk_is_dropped_without_a_copy_and_before_a_dirty_one) {
@@ -156,7 +156,7 @@ TEST_F(ResidencyTest, a_clean_chunk_is_dropped_without_a_copy_and_before_a_dirty
     EXPECT_TRUE(script_.copies.empty());
     EXPECT_EQ(a->chunks[0].replicas[gpu].address, 0u);
     EXPECT_NE(a->chunks[1].replicas[gpu].address, 0u);
-    EXPECT_EQ(residency_->counters(gpu).dropped_bytes, unit);
+    EXPECT_EQ(residency_->space(gpu).counters.dropped_bytes, unit);
 }
 
 TEST_F(ResidencyTest, the_chunk_that_is_used_farthest_in_the_future_leaves_first) {
@@ -175,8 +175,8 @@ TEST_F(ResidencyTest, the_chunk_that_is_used_farthest_in_the_future_leaves_first
 TEST_F(ResidencyTest, what_a_large_chunk_leaves_behind_goes_to_a_large_one_whichever_a_task_names_first) {
     const std::size_t large = unit + unit / 4;
     start({64 * unit, large + 2 * unit});
-    residency_->given_again(host, base_[host], 64 * unit, false);
-    residency_->given_again(gpu, base_[gpu], large + 2 * unit, false);
+    residency_->space(host).given_again(base_[host], 64 * unit, false);
+    residency_->space(gpu).given_again(base_[gpu], large + 2 * unit, false);
     auto before = make_array(1, large), behind = make_array(1, large);
     auto a = make_array(3);
     overwrite_on(gpu, before->chunks[0]);
@@ -198,15 +198,15 @@ TEST_F(ResidencyTest, what_is_fetched_again_after_an_eviction_is_counted_until_i
     for (std::size_t c = 0; c < 2; c++) overwrite_on(host, a->chunks[c]);
     read_on(gpu, a->chunks[0]);
     read_on(gpu, a->chunks[1]);
-    EXPECT_EQ(residency_->counters(gpu).refetches, 0u);
+    EXPECT_EQ(residency_->space(gpu).counters.refetches, 0u);
     read_on(gpu, a->chunks[0]);  // thrash: it was here a moment ago
-    EXPECT_EQ(residency_->counters(gpu).refetches, 1u);
-    EXPECT_EQ(residency_->counters(gpu).refetched_bytes, unit);
-    EXPECT_EQ(residency_->counters(host).refetched_bytes, 0u);
+    EXPECT_EQ(residency_->space(gpu).counters.refetches, 1u);
+    EXPECT_EQ(residency_->space(gpu).counters.refetched_bytes, unit);
+    EXPECT_EQ(residency_->space(host).counters.refetched_bytes, 0u);
     EXPECT_EQ(a->refetched_bytes, unit);
     write_on(host, a->chunks[1]);  // what was evicted is not the newest any more
     read_on(gpu, a->chunks[1]);
-    EXPECT_EQ(residency_->counters(gpu).refetches, 1u);
+    EXPECT_EQ(residency_->space(gpu).counters.refetches, 1u);
 }
 
 TEST_F(ResidencyTest, content_that_will_be_replaced_is_not_saved_but_content_that_is_read_before_is) {
@@ -233,7 +233,7 @@ TEST_F(ResidencyTest, all_memory_of_a_task_is_granted_at_once_or_nothing_is_kept
     residency_->pin(pinned);
     Task& t = make_task(gpu, {{&a->chunks[1], true, true}, {&a->chunks[2], true, true}});
     EXPECT_EQ(place(t), Placement::wait_pins);
-    EXPECT_EQ(residency_->counters(gpu).current_bytes, unit);
+    EXPECT_EQ(residency_->space(gpu).counters.current_bytes, unit);
     EXPECT_EQ(a->chunks[1].replicas[gpu].address, 0u);
     residency_->unpin(pinned, nullptr);
     EXPECT_EQ(place(t), Placement::granted);
@@ -282,7 +282,7 @@ class FullTiers : public ResidencyTest {
         auto a = make_array(2 * n + failing);
         for (std::size_t i = 0; i < 2 * n; i++) overwrite_on(gpu, a->chunks[i]);
         const auto tried = [&] {
-            return residency_->counters(host).victims_tried + residency_->counters(gpu).victims_tried;
+            return residency_->space(host).counters.victims_tried + residency_->space(gpu).counters.victims_tried;
         };
         const std::uint64_t before = tried();
         for (std::size_t i = 0; i < failing; i++)
@@ -327,10 +327,10 @@ TEST_F(FullTiers, smaller_chunks_that_still_find_a_place_are_found_behind_any_nu
         auto large = make_array(n, 4 * unit);
         for (Chunk& c : large->chunks) overwrite_on(gpu, c);
         overwrite_on(gpu, small->chunks[0]);
-        const std::uint64_t before = residency_->counters(gpu).victims_tried;
+        const std::uint64_t before = residency_->space(gpu).counters.victims_tried;
         auto more = make_array(4, 4 * unit);
         for (Chunk& c : more->chunks) (void)place(make_task(gpu, {{&c, true, true}}));
-        return residency_->counters(gpu).victims_tried - before;
+        return residency_->space(gpu).counters.victims_tried - before;
     };
     EXPECT_LE(tried_with(40), 12u);
     EXPECT_LE(tried_with(80), 12u);
@@ -348,7 +348,7 @@ TEST_F(ResidencyTest, memory_that_the_heap_hears_of_late_serves_what_did_not_fit
             ASSERT_EQ(residency_->place(t), Placement::wait_growth);
             rmm_test::has_failed = false;
             rmm_test::allocations_left = first;
-            residency_->grown(gpu, base_[gpu], script_.growths.back().second);
+            residency_->space(gpu).grown(base_[gpu], script_.growths.back().second);
             const bool failed = std::exchange(rmm_test::has_failed, false);
             rmm_test::allocations_left = second;
             Placement now = residency_->place(t);
@@ -411,11 +411,11 @@ TEST_F(ResidencyTest, a_refused_growth_lowers_the_limit_and_leads_to_eviction) {
     overwrite_on(gpu, a->chunks[0]);
     Task& t = make_task(gpu, {{&a->chunks[1], true, true}});
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-    residency_->grown(gpu, 0, 0);
+    residency_->space(gpu).grown(0, 0);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);  // the host's memory for the write-back
     const auto [memory, bytes] = script_.growths.back();
     EXPECT_EQ(memory, host);
-    residency_->grown(host, base_[host], bytes);
+    residency_->space(host).grown(base_[host], bytes);
     EXPECT_EQ(residency_->place(t), Placement::granted);
     EXPECT_EQ(script_.copies.size(), 1u);
 }
@@ -423,17 +423,17 @@ TEST_F(ResidencyTest, a_refused_growth_lowers_the_limit_and_leads_to_eviction) {
 TEST_F(ResidencyTest, what_the_driver_gives_at_most_is_known_until_it_gives_more) {
     start({64 * unit, 64 * unit});
     auto a = make_array(2), b = make_array(1);
-    EXPECT_EQ(residency_->usable_bytes(gpu), 64 * unit);
+    EXPECT_EQ(residency_->space(gpu).usable_bytes(), 64 * unit);
     overwrite_on(gpu, a->chunks[0]);
-    const std::size_t given = residency_->counters(gpu).capacity_bytes;
+    const std::size_t given = residency_->space(gpu).counters.capacity_bytes;
     Task& t = make_task(gpu, {{&a->chunks[1], true, true}});
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-    residency_->grown(gpu, 0, 0);
-    EXPECT_EQ(residency_->usable_bytes(gpu), given);
+    residency_->space(gpu).grown(0, 0);
+    EXPECT_EQ(residency_->space(gpu).usable_bytes(), given);
     residency_->free_chunks(*b);  // the driver may be asked again, and has said nothing new
-    EXPECT_EQ(residency_->usable_bytes(gpu), given);
-    residency_->grown(gpu, base_[gpu], 8 * unit);
-    EXPECT_EQ(residency_->usable_bytes(gpu), 64 * unit);
+    EXPECT_EQ(residency_->space(gpu).usable_bytes(), given);
+    residency_->space(gpu).grown(base_[gpu], 8 * unit);
+    EXPECT_EQ(residency_->space(gpu).usable_bytes(), 64 * unit);
 }
 
 TEST_F(ResidencyTest, a_failed_write_back_loses_the_chunk_until_it_is_replaced) {
@@ -537,10 +537,10 @@ TEST_F(ResidencyTest, steps_that_cannot_be_used_as_one_are_exchanged_for_a_step_
     auto small = make_array(4);
     auto large = make_array(1, 3 * unit);
     // Four steps, side by side and sealed.
-    for (int i = 0; i < 4; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, true);
+    for (std::size_t i = 0; i < 4; i++) residency_->space(gpu).grown(base_[gpu] + i * unit, unit, true);
     for (Chunk& c : small->chunks) overwrite_on(gpu, c);
     Task& t = make_task(gpu, {{&large->chunks[0], true, true}, {&small->chunks[0], false, false}});
-    residency_->grown(host, base_[host], 50 * unit);
+    residency_->space(host).grown(base_[host], 50 * unit);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     ASSERT_EQ(script_.exchanges.size(), 1u);
     EXPECT_EQ(script_.exchanges[0], (std::pair<MemoryIndex, std::size_t>{gpu, 4 * unit}));
@@ -549,26 +549,26 @@ TEST_F(ResidencyTest, steps_that_cannot_be_used_as_one_are_exchanged_for_a_step_
     // All of it is free; what still leaves is handed to whoever takes it.
     FenceSet users;
     for (int i = 0; i < 4; i++) {
-        EXPECT_FALSE(residency_->take_back(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit));
-        EXPECT_TRUE(residency_->take_back(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, &users));
+        EXPECT_FALSE(residency_->space(gpu).take_back(base_[gpu] + static_cast<std::size_t>(i) * unit, unit));
+        EXPECT_TRUE(residency_->space(gpu).take_back(base_[gpu] + static_cast<std::size_t>(i) * unit, unit, &users));
     }
     EXPECT_NE(users.begin(), users.end());
-    residency_->grown(gpu, std::uintptr_t{9} << 40, 4 * unit, true);
+    residency_->space(gpu).grown(std::uintptr_t{9} << 40, 4 * unit, true);
     EXPECT_EQ(residency_->place(t), Placement::granted);
-    EXPECT_EQ(residency_->counters(gpu).capacity_bytes, 4 * unit);
+    EXPECT_EQ(residency_->space(gpu).counters.capacity_bytes, 4 * unit);
 }
 
 TEST_F(ResidencyTest, an_exchange_that_was_refused_is_not_asked_for_again_until_something_changes) {
     start({100 * unit, 2 * unit});
     script_.can_exchange = true;
-    residency_->grown(host, base_[host], 50 * unit);
-    for (int i = 0; i < 2; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, true);
+    residency_->space(host).grown(base_[host], 50 * unit);
+    for (std::size_t i = 0; i < 2; i++) residency_->space(gpu).grown(base_[gpu] + i * unit, unit, true);
     auto large = make_array(1, 2 * unit);
     Task& t = make_task(gpu, {{&large->chunks[0], true, true}});
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-    EXPECT_TRUE(residency_->take_back(gpu, base_[gpu], unit));
-    residency_->given_again(gpu, base_[gpu], unit, true);
-    residency_->grown(gpu, 0, 0);
+    EXPECT_TRUE(residency_->space(gpu).take_back(base_[gpu], unit));
+    residency_->space(gpu).given_again(base_[gpu], unit, true);
+    residency_->space(gpu).grown(0, 0);
     EXPECT_EQ(residency_->place(t), Placement::full);
     EXPECT_EQ(script_.exchanges.size(), 1u);
     auto other = make_array(1);
@@ -580,17 +580,17 @@ TEST_F(ResidencyTest, an_exchange_that_was_refused_is_not_asked_for_again_until_
 TEST_F(ResidencyTest, an_exchange_that_cost_memory_is_not_asked_for_again_when_that_much_has_come_back) {
     start({100 * unit, 2 * unit});
     script_.can_exchange = true;
-    residency_->grown(host, base_[host], 50 * unit);
-    for (int i = 0; i < 2; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, true);
+    residency_->space(host).grown(base_[host], 50 * unit);
+    for (std::size_t i = 0; i < 2; i++) residency_->space(gpu).grown(base_[gpu] + i * unit, unit, true);
     auto large = make_array(1, 2 * unit);
     Task& t = make_task(gpu, {{&large->chunks[0], true, true}});
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     ASSERT_EQ(script_.exchanges.size(), 1u);
-    EXPECT_TRUE(residency_->take_back(gpu, base_[gpu], unit));
-    residency_->grown(gpu, 0, 0);  // and the driver has given what it took to others
+    EXPECT_TRUE(residency_->space(gpu).take_back(base_[gpu], unit));
+    residency_->space(gpu).grown(0, 0);  // and the driver has given what it took to others
     EXPECT_EQ(residency_->place(t), Placement::wait_growth) << "there is less than the limit: more is asked for";
     ASSERT_EQ(script_.exchanges.size(), 1u);
-    residency_->grown(gpu, base_[gpu], unit, true);
+    residency_->space(gpu).grown(base_[gpu], unit, true);
     EXPECT_EQ(residency_->place(t), Placement::full) << "it would cost the same memory again, and so on for ever";
     EXPECT_EQ(script_.exchanges.size(), 1u);
 }
@@ -598,17 +598,17 @@ TEST_F(ResidencyTest, an_exchange_that_cost_memory_is_not_asked_for_again_when_t
 TEST_F(ResidencyTest, an_exchange_that_another_task_got_in_the_way_of_is_asked_for_again_when_its_chunk_has_left) {
     start({100 * unit, 2 * unit});
     script_.can_exchange = true;
-    residency_->grown(host, base_[host], 50 * unit);
-    for (int i = 0; i < 2; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit, true);
+    residency_->space(host).grown(base_[host], 50 * unit);
+    for (std::size_t i = 0; i < 2; i++) residency_->space(gpu).grown(base_[gpu] + i * unit, unit, true);
     auto large = make_array(1, 2 * unit);
     auto small = make_array(1);
     Task& t = make_task(gpu, {{&large->chunks[0], true, true}});
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     overwrite_on(gpu, small->chunks[0]);  // before anybody has taken the memory back
-    residency_->grown(gpu, 0, 0);
+    residency_->space(gpu).grown(0, 0);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     EXPECT_EQ(script_.exchanges.size(), 2u);
-    residency_->grown(gpu, 0, 0);
+    residency_->space(gpu).grown(0, 0);
     EXPECT_EQ(residency_->place(t), Placement::full) << "with nothing in the way the answer holds";
     EXPECT_EQ(script_.exchanges.size(), 2u);
 }
@@ -616,10 +616,10 @@ TEST_F(ResidencyTest, an_exchange_that_another_task_got_in_the_way_of_is_asked_f
 TEST_F(ResidencyTest, memory_that_may_be_used_as_one_is_never_exchanged) {
     start({100 * unit, 4 * unit});
     script_.can_exchange = true;
-    residency_->grown(host, base_[host], 50 * unit);
+    residency_->space(host).grown(base_[host], 50 * unit);
     auto small = make_array(4);
     auto large = make_array(1, 3 * unit);
-    for (int i = 0; i < 4; i++) residency_->grown(gpu, base_[gpu] + static_cast<std::size_t>(i) * unit, unit);
+    for (int i = 0; i < 4; i++) residency_->space(gpu).grown(base_[gpu] + static_cast<std::size_t>(i) * unit, unit);
     for (int round = 0; round < 3; round++) {
         for (Chunk& c : small->chunks) write_on(gpu, c);
         run(make_task(gpu, {{&large->chunks[0], true, false}, {&small->chunks[2], true, false}}));
@@ -634,11 +634,11 @@ using kmm::memory::AddressRange;
 
 TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
     start({100 * unit, 4 * unit});
-    residency_->grown(host, base_[host], 50 * unit);
+    residency_->space(host).grown(base_[host], 50 * unit);
     std::vector<AddressRange> regions;
     for (std::size_t i = 0; i < 4; i++) {
         regions.push_back({base_[gpu] + i * unit, unit});
-        residency_->grown(gpu, regions[i].address, unit, true);
+        residency_->space(gpu).grown(regions[i].address, unit, true);
     }
     auto a = make_array(3);
     for (Chunk& c : a->chunks) overwrite_on(gpu, c);  // the fourth region is free
@@ -658,38 +658,38 @@ TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
         EXPECT_NE(t.users.begin(), t.users.end()) << "the copies down are still on their way";
     EXPECT_EQ(script_.copies.size(), 2u);
     EXPECT_NE(a->chunks[0].replicas[gpu].address, 0u) << "what is used next stays";
-    EXPECT_EQ(residency_->counters(gpu).capacity_bytes, unit);
+    EXPECT_EQ(residency_->space(gpu).counters.capacity_bytes, unit);
     // The driver is left alone while the runtime gets on with what it has.
     const std::size_t growths = script_.growths.size();
     read_on(gpu, a->chunks[1]);
     EXPECT_EQ(script_.growths.size(), growths);
-    EXPECT_TRUE(residency_->refused(gpu));
+    EXPECT_TRUE(residency_->space(gpu).is_refused());
 }
 
 TEST_F(ResidencyTest, what_others_took_counts_as_lost_although_the_driver_is_being_asked_for_more) {
     start({100 * unit, 8 * unit});
-    residency_->grown(host, base_[host], 50 * unit);
+    residency_->space(host).grown(base_[host], 50 * unit);
     const std::vector<AddressRange> regions{{base_[gpu], 4 * unit}};
-    residency_->grown(gpu, base_[gpu], 4 * unit);
+    residency_->space(gpu).grown(base_[gpu], 4 * unit);
     const auto large = make_array(1, 6 * unit), small = make_array(1, 5 * unit);
     for (Array* const a : {large.get(), small.get()}) {
-        EXPECT_FALSE(residency_->growing(gpu));
+        EXPECT_FALSE(residency_->space(gpu).is_growing());
         residency_->place(make_task(gpu, {{&a->chunks[0], true, true}}));
-        ASSERT_TRUE(residency_->growing(gpu)) << "less than was refused may be there";
-        if (a == large.get()) residency_->grown(gpu, 0, 0);
+        ASSERT_TRUE(residency_->space(gpu).is_growing()) << "less than was refused may be there";
+        if (a == large.get()) residency_->space(gpu).grown(0, 0);
     }
-    EXPECT_EQ(residency_->usable_bytes(gpu), 4 * unit);
+    EXPECT_EQ(residency_->space(gpu).usable_bytes(), 4 * unit);
     EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
-    EXPECT_EQ(residency_->usable_bytes(gpu), 0u);
+    EXPECT_EQ(residency_->space(gpu).usable_bytes(), 0u);
 }
 
 TEST_F(ResidencyTest, what_a_device_is_at_work_on_is_taken_last_and_never_at_once) {
     start({100 * unit, 3 * unit});
-    residency_->grown(host, base_[host], 50 * unit);
+    residency_->space(host).grown(base_[host], 50 * unit);
     std::vector<AddressRange> regions;
     for (std::size_t i = 0; i < 3; i++) {
         regions.push_back({base_[gpu] + i * unit, unit});
-        residency_->grown(gpu, regions[i].address, unit, true);
+        residency_->space(gpu).grown(regions[i].address, unit, true);
     }
     auto a = make_array(3);
     overwrite_on(gpu, a->chunks[0]);
@@ -706,9 +706,9 @@ TEST_F(ResidencyTest, what_a_device_is_at_work_on_is_taken_last_and_never_at_onc
 
 TEST_F(ResidencyTest, a_region_with_a_pinned_chunk_stays_whoever_asks) {
     start({100 * unit, 2 * unit});
-    residency_->grown(host, base_[host], 50 * unit);
+    residency_->space(host).grown(base_[host], 50 * unit);
     const std::vector<AddressRange> regions{{base_[gpu], 2 * unit}};
-    residency_->grown(gpu, base_[gpu], 2 * unit);
+    residency_->space(gpu).grown(base_[gpu], 2 * unit);
     auto a = make_array(2);
     overwrite_on(gpu, a->chunks[0]);
     Task& running = make_task(gpu, {{&a->chunks[1], true, true}});
@@ -722,9 +722,9 @@ TEST_F(ResidencyTest, a_region_with_a_pinned_chunk_stays_whoever_asks) {
 
 TEST_F(ResidencyTest, a_chunk_across_two_regions_leaves_with_either) {
     start({100 * unit, 3 * unit});
-    residency_->grown(host, base_[host], 50 * unit);
+    residency_->space(host).grown(base_[host], 50 * unit);
     const std::vector<AddressRange> regions{{base_[gpu], 3 * unit / 2}, {base_[gpu] + 3 * unit / 2, 3 * unit / 2}};
-    for (const AddressRange& r : regions) residency_->grown(gpu, r.address, r.bytes);
+    for (const AddressRange& r : regions) residency_->space(gpu).grown(r.address, r.bytes);
     auto a = make_array(1, 3 * unit);
     overwrite_on(gpu, a->chunks[0]);
     EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
@@ -734,29 +734,29 @@ TEST_F(ResidencyTest, a_chunk_across_two_regions_leaves_with_either) {
 
 TEST_F(ResidencyTest, what_cannot_be_saved_yet_says_that_the_host_grows) {
     start({100 * unit, unit});
-    residency_->grown(gpu, base_[gpu], unit);
+    residency_->space(gpu).grown(base_[gpu], unit);
     auto a = make_array(1);
     overwrite_on(gpu, a->chunks[0]);
     const std::vector<AddressRange> regions{{base_[gpu], unit}};
     const Reclaimed r = residency_->reclaim(gpu, regions, unit, false);
     EXPECT_TRUE(r.taken.empty());
     EXPECT_TRUE(r.host_growing);
-    residency_->grown(host, base_[host], 10 * unit);
+    residency_->space(host).grown(base_[host], 10 * unit);
     EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
 }
 
 TEST_F(ResidencyTest, a_task_that_needs_more_than_the_driver_gives_says_how_much_it_lacks_and_drives_nobody_out) {
     start({100 * unit, 8 * unit});
-    residency_->grown(host, base_[host], 50 * unit);
-    residency_->grown(gpu, base_[gpu], 2 * unit);
+    residency_->space(host).grown(base_[host], 50 * unit);
+    residency_->space(gpu).grown(base_[gpu], 2 * unit);
     auto a = make_array(6);
     std::vector<Wanted> uses;
     for (Chunk& c : a->chunks) uses.push_back({&c, true, true});
     Task& t = make_task(gpu, uses);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-    residency_->grown(gpu, 0, 0);
+    residency_->space(gpu).grown(0, 0);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth) << "asked once more";
-    residency_->grown(gpu, 0, 0);
+    residency_->space(gpu).grown(0, 0);
     EXPECT_EQ(residency_->place(t), Placement::lacks);
     EXPECT_EQ(residency_->lacking().bytes, 4 * unit);
     EXPECT_EQ(residency_->lacking().least_bytes, 4 * unit);
@@ -771,26 +771,26 @@ TEST_F(ResidencyTest, a_task_that_needs_more_than_the_driver_gives_says_how_much
         gpu, {{&other->chunks[0], false, false}, {&other->chunks[1], false, false}, {&small->chunks[0], true, true}});
     EXPECT_EQ(residency_->place(modest), Placement::wait_growth) << "less may still be had";
     EXPECT_EQ(script_.growths.back(), (std::pair<MemoryIndex, std::size_t>{gpu, unit / 2}));
-    residency_->grown(gpu, 0, 0);
-    residency_->awaited(gpu, base_[gpu] + 2 * unit, 4 * unit, false);
+    residency_->space(gpu).grown(0, 0);
+    residency_->space(gpu).given_again(base_[gpu] + 2 * unit, 4 * unit, false);
     EXPECT_EQ(residency_->place(t), Placement::granted);
 }
 
 TEST_F(ResidencyTest, with_the_least_that_a_task_lacks_all_that_there_is_then_is_exchanged_for_one_step) {
     start({100 * unit, 8 * unit});
-    residency_->grown(host, base_[host], 50 * unit);
-    residency_->grown(gpu, base_[gpu], 3 * unit, true);
+    residency_->space(host).grown(base_[host], 50 * unit);
+    residency_->space(gpu).grown(base_[gpu], 3 * unit, true);
     auto a = make_array(2, 2 * unit);
     Task& t = make_task(gpu, {{&a->chunks[0], true, true}, {&a->chunks[1], true, true}});
     for (int refusal = 0; refusal < 2; refusal++) {
         EXPECT_EQ(residency_->place(t), Placement::wait_growth);
-        residency_->grown(gpu, 0, 0);
+        residency_->space(gpu).grown(0, 0);
     }
     EXPECT_EQ(residency_->place(t), Placement::lacks);
     EXPECT_EQ(residency_->lacking().bytes, 2 * unit) << "the second chunk fits into that";
     EXPECT_EQ(residency_->lacking().least_bytes, unit);
     script_.can_exchange = true;
-    residency_->awaited(gpu, base_[gpu] + 100 * unit, unit, true);
+    residency_->space(gpu).given_again(base_[gpu] + 100 * unit, unit, true);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     ASSERT_EQ(script_.exchanges.size(), 1u);
     EXPECT_EQ(script_.exchanges[0], (std::pair<MemoryIndex, std::size_t>{gpu, 4 * unit}));

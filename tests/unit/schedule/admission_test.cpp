@@ -57,7 +57,7 @@ TEST(Admission, a_pipeline_over_arrays_that_are_dropped_pushes_nothing_out_in_wh
             run_pipeline(s, steps, chunks, seed);
             EXPECT_TRUE(s.scheduler->idle());
             EXPECT_EQ(s.num_copies(), 0u) << seed;
-            EXPECT_EQ(s.scheduler->residency().counters(gpu).evicted_bytes, 0u);
+            EXPECT_EQ(s.scheduler->residency().space(gpu).counters.evicted_bytes, 0u);
             EXPECT_TRUE(s.failures.empty());
             EXPECT_EQ(s.scheduler->counters().kernels, chunks * (1 + 3 * steps));
         }

@@ -128,7 +128,7 @@ std::size_t steps_out_of_core(std::size_t n, std::size_t host_bytes, std::uint64
                      pass == 1 ? std::vector<TaskNumber>{} : std::vector{before});
         }
     s.finish();
-    EXPECT_GE(s.scheduler->residency().counters(gpu).evictions, n);
+    EXPECT_GE(s.scheduler->residency().space(gpu).counters.evictions, n);
     return s.scheduler->num_steps();
 }
 

@@ -105,7 +105,7 @@ RuntimeStats Reports::read_stats(const schedule::Scheduler& scheduler) const {
     s.host_to_host = {on_host.bytes, on_host.copies};
     s.threads_started = 1 + engine_.threads_started();  // 1: the scheduler's
     for (const memory::MemoryIndex m : scheduler.residency().memories()) {
-        const memory::MemoryCounters& k = scheduler.residency().counters(m);
+        const memory::MemoryCounters& k = scheduler.residency().space(m).counters;
         s.evictions += k.evictions;
         s.evicted_bytes += k.evicted_bytes;
         s.dropped_clean_bytes += k.dropped_bytes;
@@ -231,9 +231,9 @@ void Reports::read_figures(Figures& f, const schedule::Scheduler& scheduler, con
     f.stats = read_stats(scheduler);
     const memory::Residency& r = scheduler.residency();
     for (const memory::MemoryIndex m : r.memories()) {
-        f.memories.push_back({r.counters(m), r.largest_free(m), holders_of(r, m)});
-        f.refetches += r.counters(m).refetches;
-        f.refetched_bytes += r.counters(m).refetched_bytes;
+        f.memories.push_back({r.space(m).counters, r.space(m).heap.largest_free_bytes(), holders_of(r, m)});
+        f.refetches += r.space(m).counters.refetches;
+        f.refetched_bytes += r.space(m).counters.refetched_bytes;
     }
     f.tasks_waited = scheduler.counters().tasks_waited;
     f.waiting_now = f.tasks_waited - waits.count;

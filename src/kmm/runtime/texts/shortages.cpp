@@ -35,15 +35,15 @@ void Shortages::look_at_holders(const memory::Residency& r, memory::MemoryIndex 
     const std::uint64_t changes = r.ticks() - known.ticks;
     if (known.holders != nullptr && (changes == 0 || changes < r.num_resident(m) / 16)) return;
     known.holders = std::make_shared<const Holders>(holders_of(r, m));
-    known.counters = r.counters(m);
-    known.largest_free_bytes = r.largest_free(m);
+    known.counters = r.space(m).counters;
+    known.largest_free_bytes = r.space(m).heap.largest_free_bytes();
     known.ticks = r.ticks();
 }
 
 // What a memory lacks may be what the one below has no room to save.
 std::uint64_t Shortages::frees_for(const memory::Residency& r, memory::MemoryIndex m) noexcept {
     const auto below = memory::Tiers::below(m);
-    return r.counters(m).frees + (below ? r.counters(*below).frees : 0);
+    return r.space(m).counters.frees + (below ? r.space(*below).counters.frees : 0);
 }
 
 std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, const schedule::Scheduler& scheduler,
@@ -56,8 +56,8 @@ std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, 
         return std::make_shared<SharedShortage>(words_, task, known.report);
     look_at_holders(r, m);
     auto s = std::make_shared<Shortage>(words_, platform_, task);
-    s->refused = r.refused(m);
-    s->host_refused = r.refused(memory::MemoryIndex::host());
+    s->refused = r.space(m).is_refused();
+    s->host_refused = r.space(memory::MemoryIndex::host()).is_refused();
     // If other programs hold the memory, the capacity obtained so far is the upper bound, not the limit.
     if (s->refused) s->usable_bytes = known.counters.capacity_bytes;
     s->in_use_bytes = known.counters.current_bytes;
@@ -65,7 +65,7 @@ std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, 
     s->largest_free_bytes = known.largest_free_bytes;
     s->holders = known.holders;
     s->taken_bytes = m.is_device() ? service.taken_bytes(m.device()) : known.counters.capacity_bytes;
-    s->host_in_use_bytes = r.counters(memory::MemoryIndex::host()).current_bytes;
+    s->host_in_use_bytes = r.space(memory::MemoryIndex::host()).counters.current_bytes;
     if (scheduler.in_flight(m) != 0) add_running(*s, table);
     known.report = s;
     known.frees = frees;

@@ -29,7 +29,7 @@ std::string WhoWaits::memory_text(const Task& task, const memory::Residency& r) 
     using driver::byte_size_text;
     return driver::format("waits for memory: misses {} of the {} that it needs; in use are {} of {}",
                           byte_size_text(r.missing_bytes(task)), byte_size_text(needed_bytes(task)),
-                          byte_size_text(r.counters(task.memory).current_bytes),
+                          byte_size_text(r.space(task.memory).counters.current_bytes),
                           byte_size_text(platform_.limit_bytes(task.memory)));
 }
 
