@@ -151,7 +151,7 @@ std::optional<arena_call> arena_table::call_on(const lock&, arena& a, cudaStream
 }
 
 std::optional<arena_call> arena_table::bound(cuda_stream_view stream) noexcept {
-    const cudaStream_t handle = pool_engine::normalized(stream);
+    const cudaStream_t handle = normalized(stream);
     bool same_stream = false;
     arena* const a = at_hand(handle, &same_stream);
     if (a == nullptr || !same_stream) return std::nullopt;
@@ -161,15 +161,16 @@ std::optional<arena_call> arena_table::bound(cuda_stream_view stream) noexcept {
 }
 
 arena_call arena_table::of(cuda_stream_view stream) {
-    const cudaStream_t handle = pool_engine::normalized(stream);
+    const cudaStream_t handle = normalized(stream);
     if (std::optional<arena_call> known = bound(stream)) return std::move(*known);
     const std::uint64_t generation = rmm::detail::owned_streams_generation();
     stream_identity who;
     if (handle != rmm::detail::legacy_stream_handle())
-        who = pool_.is_captured(stream) ? stream_identity{stream_kind::unknown, rmm::detail::unknown_number, nullptr}
-                                        : identify(driver_, stream);
+        who = is_captured(driver_, stream) ? stream_identity{stream_kind::unknown, rmm::detail::unknown_number, nullptr}
+                                           : identify(driver_, stream);
     // The pool's events are those of its device; a stream of another one is waited for where it frees.
-    if ((who.kind == stream_kind::foreign || who.kind == stream_kind::owned) && pool_.is_of_other_device(stream))
+    if ((who.kind == stream_kind::foreign || who.kind == stream_kind::owned) &&
+        is_of_other_device(driver_, pool_.facts_.device, stream))
         who = {stream_kind::unknown, rmm::detail::unknown_number, nullptr};
     lock held(pool_.mutex_);
     arena* const* const known = by_number_.find(who.number + 1);
@@ -196,7 +197,7 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
     }
     if (a == nullptr) a = &add();
     try {
-        if (pool_.has_stocks_ && who.kind != stream_kind::unknown) {
+        if (pool_.facts_.has_stocks && who.kind != stream_kind::unknown) {
             const kmm::locks::Guard in(a->mutex);
             if (a->stock.sign() == nullptr) a->stock.set_sign(pool_.signs_.add(*a));
         }

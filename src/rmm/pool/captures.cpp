@@ -36,8 +36,8 @@ capture_heap* captures::begin(lock& held, cuda_stream_view stream, std::uint64_t
     driver::Status status;
     {
         const unlocked without(held);
-        status = pool_.driver_.keep_with_capture(handle_of(stream), &end_capture, user);
-        if (!status.ok()) (void)pool_.driver_.take_last_error();
+        status = pool_.facts_.driver.keep_with_capture(handle_of(stream), &end_capture, user);
+        if (!status.ok()) (void)pool_.facts_.driver.take_last_error();
     }
     if (!status.ok()) {
         delete user;
@@ -52,7 +52,7 @@ capture_heap* captures::begin(lock& held, cuda_stream_view stream, std::uint64_t
 }
 
 void* captures::allocate(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why) {
-    pool_engine::note_capture();
+    note_capture();
     lock held(pool_.mutex_);
     pool_.note_ended_recordings();
     release_ended();
@@ -60,7 +60,7 @@ void* captures::allocate(std::size_t size, cuda_stream_view stream, std::uint64_
     if (c == nullptr) c = begin(held, stream, id, why);
     if (c == nullptr) return nullptr;
 
-    const cudaStream_t handle = pool_engine::normalized(stream);
+    const cudaStream_t handle = normalized(stream);
     heap::block block;
     if (const auto known = c->free_on.find(handle); known != c->free_on.end()) block = known->second.try_allocate(size);
     ++c->num_live;  // holds the capture's heap while the lock is let go
@@ -79,14 +79,14 @@ void* captures::allocate(std::size_t size, cuda_stream_view stream, std::uint64_
         --c->num_live;
         return nullptr;
     }
-    pool_.large_bytes_ += block.size_bytes;
     return reinterpret_cast<void*>(block.address);
 }
 
 /// Gives the capture's stream more memory of the pool, and a block of it. Lets the lock go.
 heap::block captures::take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why) {
     // Whole blocks where all have one size: what lies behind the chunk would begin between two of them otherwise.
-    const std::size_t block_bytes = pool_.options_.block_bytes != 0 ? pool_.options_.block_bytes : pool_engine::unit;
+    const std::size_t block_bytes =
+        pool_.facts_.options.block_bytes != 0 ? pool_.facts_.options.block_bytes : pool_facts::unit;
     const std::size_t min_bytes = (min_chunk_bytes + block_bytes - 1) / block_bytes * block_bytes;
     piece chunk;
     for (const std::size_t wanted : {std::max(size, min_bytes), size})
@@ -100,7 +100,7 @@ heap::block captures::take_chunk(lock& held, capture_heap& c, std::size_t size, 
         return {};
     }
     try {
-        heap::heap& free = c.free_on.try_emplace(handle, pool_engine::unit).first->second;
+        heap::heap& free = c.free_on.try_emplace(handle, pool_facts::unit).first->second;
         c.chunks[chunk.address] = {chunk.address, chunk.size_bytes, chunk.area};
         // So that nothing fails from here on: the region could not be taken out again.
         free.expect_frees(1);
@@ -126,8 +126,8 @@ void captures::expect_parts(capture_heap& c) {
     c.freed_elsewhere.reserve(c.freed_elsewhere.size() + c.num_live);
     // A part may lie in either area: each is ready for all.
     const std::size_t wanted = c.num_parts();
-    for (std::size_t area = 0; area < pool_engine::num_areas; ++area) {
-        if (area != 0 && !pool_.traits_.is_virtual) continue;
+    for (std::size_t area = 0; area < pool_facts::num_areas; ++area) {
+        if (area != 0 && !pool_.facts_.traits.is_virtual) continue;
         if (c.expected[area] >= wanted) continue;
         pool_.heaps_[area].expect_frees(wanted - c.expected[area]);
         c.expected[area] = wanted;
@@ -146,14 +146,14 @@ void captures::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t addr
 
 /// Memory that no stream uses any more. Polls events, then collects the unused memory of all arenas; does not wait.
 pool_engine::piece captures::find_idle(lock& held, std::size_t size) {
-    const std::uint8_t area = pool_.area_of(size);
+    const std::uint8_t area = pool_.facts_.area_of(size);
     const auto idle = [&]() KMM_REQUIRES(in_engine) -> piece {
         const heap::block b = pool_.heaps_[area].try_allocate_ready(size, heap::heap::no_timeline);
         return {b.address, b.size_bytes, {}, nullptr, 0, false, area};
     };
     if (const piece found = idle()) return found;
     if (pool_.more_to_clear_ || pool_.timelines_.num_recorded() > 0) pool_.poll(held);
-    pool_.collect_spans(pool_.has_stocks_);
+    pool_.collect_spans(pool_.facts_.has_stocks);
     if (const piece found = idle()) return found;
     pool_.collect_spans(true);
     return idle();
@@ -161,7 +161,7 @@ pool_engine::piece captures::find_idle(lock& held, std::size_t size) {
 
 /// What other streams use still, waited for by the host; else fresh memory.
 pool_engine::piece captures::grow_idle(lock& held, std::size_t size, refusal* why) {
-    const std::uint8_t area = pool_.area_of(size);
+    const std::uint8_t area = pool_.facts_.area_of(size);
     if (heap::block b = pool_.heaps_[area].try_allocate(size)) {
         piece found{b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
         bool out_of_reach = false;
@@ -196,15 +196,15 @@ capture_heap* captures::find(std::uint64_t id) noexcept {
 bool captures::free(std::uintptr_t address, std::size_t bytes, std::span<const cuda_stream_view> streams) {
     {
         const lock held(pool_.mutex_);
-        const pool_engine::large_block* const block = pool_.large_.find(address);
+        const large_block* const block = pool_.large_.find(address);
         if (block == nullptr || block->capture == nullptr) return false;
     }
-    const std::uint64_t id = streams.size() == 1 ? pool_.capture_of(streams.front()) : 0;
+    const std::uint64_t id = streams.size() == 1 ? capture_of(pool_.facts_.driver, streams.front()) : 0;
     heap::fence_set fences;
     if (id == 0) {
         for (cuda_stream_view stream : streams) {
             arena* recorder = nullptr;
-            fences.add(pool_.fence_now(stream, pool_.size_of(bytes), &recorder));
+            fences.add(pool_.fence_now(stream, pool_.facts_.size_of(bytes), &recorder));
             if (pool_.should_record(*recorder)) pool_.record(*recorder, stream);
         }
     }
@@ -214,18 +214,17 @@ bool captures::free(std::uintptr_t address, std::size_t bytes, std::span<const c
         if (const auto block = pool_.large_.take(address)) {
             capture_heap& c = *block->capture;
             true_size = block->size_bytes;
-            pool_.large_bytes_ -= true_size;
             --c.num_live;
             if (c.released)
                 give_part(c, block->area, address, true_size, std::move(fences));
-            else if (id == c.id && pool_engine::normalized(streams.front()) == block->stream)
+            else if (id == c.id && normalized(streams.front()) == block->stream)
                 c.free_on.at(block->stream).free(address, true_size, {});
             else
                 c.freed_elsewhere.push_back({address, true_size, std::move(fences)});
             release_ended();
         }
     }
-    if (true_size != pool_.size_of(bytes)) pool_.report_size(address, bytes, true_size);
+    if (true_size != pool_.facts_.size_of(bytes)) pool_.report_size(address, bytes, true_size);
     return true;
 }
 
@@ -251,7 +250,7 @@ void captures::release_ended() {
     }
     std::erase_if(heaps_, [this](const auto& c) KMM_REQUIRES(in_engine) {
         if (!c->released || c->num_live != 0) return false;
-        for (std::size_t area = 0; area < pool_engine::num_areas; ++area)
+        for (std::size_t area = 0; area < pool_facts::num_areas; ++area)
             pool_.heaps_[area].expect_fewer_frees(c->expected[area]);
         return true;
     });

@@ -14,6 +14,8 @@
 #include "rmm/detail/error.hpp"
 #include "rmm/pool/captures.hpp"
 #include "rmm/pool/growth.hpp"
+#include "rmm/pool/shortage.hpp"
+#include "rmm/reclaim.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -30,9 +32,6 @@ constexpr std::size_t requests_per_refused_span = 256;
 // Limit on the timelines out of reach whose memory one search avoids.
 constexpr std::size_t most_avoided = 16;
 
-// Each block in a stock has a record of 64 bytes of the host's memory: too much for smaller ones.
-constexpr std::size_t smallest_stocked_bytes = 4096;
-
 std::uint64_t next_uid() noexcept {
     static std::atomic<std::uint64_t> last{0};
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -41,17 +40,13 @@ std::uint64_t next_uid() noexcept {
 }  // namespace
 
 pool_engine::pool_engine(const growth_traits& traits, const pool_options& options)
-    : driver_(rmm::detail::the_driver()),
-      device_(rmm::detail::current_device()),
-      registration_(make_memory_registration(driver_, read_debug_environment().nvtx, traits.is_virtual)),
-      traits_(traits),
-      options_(options),
-      has_stocks_(options.block_bytes >= smallest_stocked_bytes),
-      blocks_(std::max(options.block_bytes, smallest_stocked_bytes)),
-      heaps_{heap::heap(unit, heap::merging::same_timelines, traits.placement),
-             heap::heap(unit, heap::merging::same_timelines, traits.placement)},
-      timelines_(driver_, device_, mutex_.gone()),
-      arenas_(*this, driver_, next_uid()),
+    : facts_(rmm::detail::the_driver(), rmm::detail::current_device(), traits, options),
+      registration_(make_memory_registration(facts_.driver, read_debug_environment().nvtx, traits.is_virtual)),
+      blocks_(std::max(options.block_bytes, pool_facts::smallest_stocked_bytes)),
+      heaps_{heap::heap(pool_facts::unit, heap::merging::same_timelines, traits.placement),
+             heap::heap(pool_facts::unit, heap::merging::same_timelines, traits.placement)},
+      timelines_(facts_.driver, facts_.device, mutex_.gone()),
+      arenas_(*this, facts_.driver, next_uid()),
       captures_(std::make_unique<captures>(*this)),
       poll_after_(poll_after) {
     uncovered_.reserve(most_uncovered);
@@ -71,7 +66,7 @@ pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_opti
     : pool_engine(virtual_growth::traits_of(*source), options) {
     growth_ = std::make_unique<virtual_growth>(*this, std::move(source));
     update_small_limit();
-    rmm::detail::enter_ledger(device_, *this);
+    rmm::detail::enter_ledger(facts_.device, *this);
 }
 
 pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options& options)
@@ -81,13 +76,13 @@ pool_engine::pool_engine(device_async_resource_ref upstream, const pool_options&
     growth_ = std::move(growing);
     update_small_limit();
     if (options.initial_bytes != 0) upstream_growth_->take_initial_block();
-    rmm::detail::enter_ledger(device_, *this);
+    rmm::detail::enter_ledger(facts_.device, *this);
 }
 
 pool_engine::~pool_engine() {
-    const rmm::detail::transit_scope until_it_is_the_drivers(device_);
+    const rmm::detail::transit_scope until_it_is_the_drivers(facts_.device);
     rmm::detail::leave_ledger(*this);
-    driver::DeviceGuard on(driver_, device_);
+    driver::DeviceGuard on(facts_.driver, facts_.device);
     // The default stream, on which the memory goes back, comes after the last users. Streams that cannot be named any
     // more have left events, or the device is fenced.
     try {
@@ -97,9 +92,9 @@ pool_engine::~pool_engine() {
                                                heap::heap::no_timeline, reach::device, &out_of_reach);
         if (!status.ok() || out_of_reach) wait_for_device();
         // Virtual memory is unmapped at once, not in stream order.
-        if (traits_.is_virtual) {
+        if (facts_.traits.is_virtual) {
             const unlocked without(held);
-            rmm::detail::report_failure(driver_.synchronize_stream({}), "wait for the users of a pool's memory");
+            rmm::detail::report_failure(facts_.driver.synchronize_stream({}), "wait for the users of a pool's memory");
         }
     } catch (const std::bad_alloc&) {
         wait_for_device();
@@ -112,11 +107,6 @@ void pool_engine::update_small_limit() noexcept {
     small_limit_.store(growth_->small_limit(), std::memory_order_relaxed);
 }
 
-std::size_t pool_engine::size_of(std::size_t bytes) const noexcept {
-    if (bytes >= traits_.whole_granules_from) return align_up(bytes, traits_.granularity);
-    return options_.block_bytes != 0 ? options_.block_bytes : align_up(bytes, unit);
-}
-
 // ---- handing out
 
 void* pool_engine::allocate(std::size_t bytes, cuda_stream_view stream) {
@@ -127,18 +117,19 @@ void* pool_engine::allocate(std::size_t bytes, cuda_stream_view stream) {
 }
 
 void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refusal* why) {
-    if (bytes > (options_.block_bytes != 0 ? options_.block_bytes : std::numeric_limits<std::size_t>::max() / 2)) {
+    if (bytes >
+        (facts_.options.block_bytes != 0 ? facts_.options.block_bytes : std::numeric_limits<std::size_t>::max() / 2)) {
         why->why = refusal::cause::too_large;
         return nullptr;
     }
-    const std::size_t size = size_of(bytes);
+    const std::size_t size = facts_.size_of(bytes);
     arena* known = nullptr;
     others_have others = others_have::not_known;
     if (size <= small_limit_.load(std::memory_order_relaxed)) {
         bool same_stream = false;
         arena* const a = arenas_.at_hand(normalized(stream), &same_stream);
         known = same_stream ? a : nullptr;
-        if (known != nullptr && has_stocks_) {
+        if (known != nullptr && facts_.has_stocks) {
             if (stocked_block* const block = take_stocked(*a, normalized(stream), &others))
                 return reinterpret_cast<void*>(block->address);
         } else if (known != nullptr && !a->shares.load(std::memory_order_relaxed)) {
@@ -154,18 +145,48 @@ void* pool_engine::try_allocate(std::size_t bytes, cuda_stream_view stream, refu
 
 void* pool_engine::allocate_at_hand(std::size_t bytes, cuda_stream_view stream) noexcept {
     const cudaStream_t handle = normalized(stream);
-    if (handle != rmm::detail::legacy_stream_handle() || bytes == 0 || options_.block_bytes != 0) return nullptr;
+    if (handle != rmm::detail::legacy_stream_handle() || bytes == 0 || facts_.options.block_bytes != 0) return nullptr;
     const std::size_t limit = small_limit_.load(std::memory_order_relaxed);
-    if (bytes > limit || size_of(bytes) > limit) return nullptr;
+    if (bytes > limit || facts_.size_of(bytes) > limit) return nullptr;
     arena* const a = arenas_.at_hand(handle, nullptr);
     if (a == nullptr || a->shares.load(std::memory_order_relaxed)) return nullptr;
     kmm::locks::Lock in(a->mutex, std::defer_lock);
     if (!in.try_lock() || a->handle.load(std::memory_order_relaxed) != handle) return nullptr;
     try {
-        return reinterpret_cast<void*>(a->try_allocate(size_of(bytes), rmm::detail::current_tag()).address);
+        return reinterpret_cast<void*>(a->try_allocate(facts_.size_of(bytes), rmm::detail::current_tag()).address);
     } catch (const std::exception&) {
         return nullptr;  // a blocking allocation reports the error
     }
+}
+
+void* pool_engine::allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why) {
+    // What is freed while a stream is captured could not be ordered before the capture.
+    if (why->why == refusal::cause::exhausted && capture_of(facts_.driver, stream) == 0) {
+        rmm::detail::reclaim_rounds others(facts_.device, facts_.size_of(bytes), stream, this);
+        while (others.ask(why->device_is_full && facts_.options.on_device)) {
+            *why = {};
+            if (void* const ptr = try_allocate(bytes, stream, why)) return ptr;
+            if (why->why != refusal::cause::exhausted) break;
+        }
+    }
+    throw_refusal(bytes, *why, stream);
+}
+
+void pool_engine::throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream) {
+    pool_account account;
+    account.self = this;
+    if (why.why == refusal::cause::exhausted) {
+        account.now = statistics();
+        if (shortage::names_holders()) {
+            add_by_tag(&account.by_tag);
+            account.by_stream = in_use_by_stream();
+        }
+    }
+    {
+        const lock held(mutex_);
+        account.name = name_in_texts();
+    }
+    shortage(facts_, account, bytes, stream).raise(why);
 }
 
 /// `known`: the stream's arena, if the stream was verified and is not captured. `others`: result of the last scan of
@@ -180,7 +201,8 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
         lock held(mutex_);
         return allocate_in_turn(held, size, **call, stream, others, why);
     }
-    if (const std::uint64_t capture = capture_of(stream)) return captures_->allocate(size, stream, capture, why);
+    if (const std::uint64_t capture = capture_of(facts_.driver, stream))
+        return captures_->allocate(size, stream, capture, why);
     const arena_call call = arenas_.of(stream);
     lock held(mutex_);
     return allocate_in_turn(held, size, *call, stream, others, why);
@@ -196,7 +218,7 @@ void pool_engine::tend(lock& held, std::size_t size, arena& a) {
         poll(held, timelines_per_poll());
     else if (more_to_clear_ && free_bytes() > 0)
         clear_passed();  // fences of what is free in a heap
-    if (!has_stocks_ && size <= small_limit_.load(std::memory_order_relaxed)) {
+    if (!facts_.has_stocks && size <= small_limit_.load(std::memory_order_relaxed)) {
         a.shares = should_share(a);
         arena& spans = spans_of(a);
         if (spans_refused_ > 0) --spans_refused_;
@@ -216,7 +238,7 @@ void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda
             if (!growth_->cut_behind(held, &ready)) continue;
             return hand_out(std::move(ready), stream);
         }
-        if (has_stocks_ && others != others_have::nothing) {
+        if (facts_.has_stocks && others != others_have::nothing) {
             const bool may_ask = std::exchange(others, others_have::nothing) == others_have::not_known;
             if (put_best_stock_first(held, a, may_ask))
                 if (piece best = take_over(a, {}, last_use::passed)) return hand_out(std::move(best), stream);
@@ -295,7 +317,7 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
     for (;;) {
         piece found = find_fenced(size, a, avoided, all_spans);
         if (!growth_->cut_behind(held, &found)) continue;
-        if (has_stocks_ && found.from == nullptr) drop_passed_fence(held, &found);
+        if (facts_.has_stocks && found.from == nullptr) drop_passed_fence(held, &found);
         // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into
         // spans.
         if (!found.fences.empty()) ++num_since_poll_;
@@ -336,7 +358,7 @@ void pool_engine::put_back(piece taken) noexcept {
 }
 
 void* pool_engine::hand_out(piece taken, cuda_stream_view stream) {
-    if (taken.block == nullptr && has_stocks_) taken.block = blocks_.find(taken.address);
+    if (taken.block == nullptr && facts_.has_stocks) taken.block = blocks_.find(taken.address);
     if (taken.block != nullptr) return hand_out_stocked(std::move(taken), stream);
     if (taken.from == nullptr) {
         try {
@@ -346,7 +368,6 @@ void* pool_engine::hand_out(piece taken, cuda_stream_view stream) {
             put_back(std::move(taken));
             throw;
         }
-        large_bytes_ += taken.size_bytes;
     }
     return reinterpret_cast<void*>(taken.address);
 }
@@ -357,7 +378,7 @@ void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     try {
         if (captures_->any() && captures_->free(address, bytes, streams)) return;
-        if (has_stocks_)
+        if (facts_.has_stocks)
             if (stocked_block* const block = blocks_.take_back(address)) return free_stocked(*block, address, streams);
         arena* const owner = directory_.find(address);
         if (owner != nullptr && streams.size() == 1)
@@ -382,9 +403,10 @@ void pool_engine::with_home(cuda_stream_view stream, F&& f) {
                 a = unknown_;  // an event of the device covers it
             }
         }
-        if (a->kind.load(std::memory_order_relaxed) == stream_kind::unknown && is_of_other_device(stream)) {
+        if (a->kind.load(std::memory_order_relaxed) == stream_kind::unknown &&
+            is_of_other_device(facts_.driver, facts_.device, stream)) {
             // No event of the pool's device covers it.
-            rmm::detail::report_failure(driver_.synchronize_stream(rmm::detail::handle_of(stream)),
+            rmm::detail::report_failure(facts_.driver.synchronize_stream(rmm::detail::handle_of(stream)),
                                         "wait for a stream of another device");
         }
         // The timeline stays while the arena calls it its own.
@@ -444,15 +466,15 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
         fences.add(fence_now(stream, bytes, &recorder));
         true_size = send_away(owner, address, std::move(fences));
     }
-    if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
+    if (true_size != facts_.size_of(bytes)) report_size(address, bytes, true_size);
     if (should_record(*recorder)) record(*recorder, stream);
 }
 
 bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(ptr);
     const cudaStream_t handle = normalized(stream);
-    if (handle != rmm::detail::legacy_stream_handle() || has_stocks_ || address == 0) return false;
-    if (captures_->any() || options_.block_bytes != 0) return false;
+    if (handle != rmm::detail::legacy_stream_handle() || facts_.has_stocks || address == 0) return false;
+    if (captures_->any() || facts_.options.block_bytes != 0) return false;
     arena* const owner = directory_.find(address);
     // An event that is due is recorded by a free that may call the driver.
     if (owner == nullptr || owner->handle.load(std::memory_order_relaxed) != handle || should_record(*owner))
@@ -460,7 +482,7 @@ bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view st
     kmm::locks::Lock in(owner->mutex, std::defer_lock);
     if (!in.try_lock() || owner->handle.load(std::memory_order_relaxed) != handle) return false;
     const std::size_t true_size = free_at_home(*owner, address);
-    if (true_size != 0 && true_size != size_of(bytes)) report_size(address, bytes, true_size);
+    if (true_size != 0 && true_size != facts_.size_of(bytes)) report_size(address, bytes, true_size);
     return true_size != 0;
 }
 
@@ -499,7 +521,7 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
     heap::fence_set fences;
     for (cuda_stream_view stream : streams) {
         arena* recorder = nullptr;
-        fences.add(fence_now(stream, size_of(bytes), &recorder));
+        fences.add(fence_now(stream, facts_.size_of(bytes), &recorder));
         if (should_record(*recorder)) record(*recorder, stream);
     }
     std::size_t true_size = 0;
@@ -509,21 +531,20 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
         const lock held(mutex_);
         if (const auto block = large_.take(address)) {
             true_size = block->size_bytes;
-            large_bytes_ -= true_size;
             ++num_since_poll_;
             note_uncovered(uncovered_, fences);
             give(block->area, address, true_size, std::move(fences));
         }
     }
     if (owner == nullptr) release_surplus();
-    if (true_size != size_of(bytes)) report_size(address, bytes, true_size);
+    if (true_size != facts_.size_of(bytes)) report_size(address, bytes, true_size);
 }
 
 /// A block of a stock, which is noted as not in use already, goes to the stock of the stream that frees it; into the
 /// heap where several streams used it, none, or one that cannot be told from others.
 void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
                                std::span<const cuda_stream_view> streams) {
-    const std::size_t size = options_.block_bytes;
+    const std::size_t size = facts_.options.block_bytes;
     heap::fence_set fences;
     for (cuda_stream_view stream : streams) {
         arena* recorder = nullptr;
@@ -558,7 +579,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
 /// Unused bytes that could go back: in the heap and, of virtual memory, in arenas.
 std::size_t pool_engine::unused_bytes() noexcept {
     std::size_t bytes = free_bytes();
-    for (arena* a = traits_.is_virtual ? holders_.front() : nullptr; a != nullptr; a = holders_.behind(*a)) {
+    for (arena* a = facts_.traits.is_virtual ? holders_.front() : nullptr; a != nullptr; a = holders_.behind(*a)) {
         const kmm::locks::Guard in(a->mutex);
         bytes += a->heap.free_bytes();
     }
@@ -576,7 +597,7 @@ void pool_engine::release_surplus() {
     if (unused <= std::max(keep, trim_above_) || growing_) return;
     std::size_t released = 0;
     try {
-        released = trim(held, held_bytes() - std::min(unused - keep, held_bytes()));
+        released = trim(held, facts_.held_bytes() - std::min(unused - keep, facts_.held_bytes()));
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("a pool could not give memory back: ", e.what());
     }

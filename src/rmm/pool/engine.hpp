@@ -26,7 +26,6 @@
 
 #include "rmm/aligned.hpp"
 #include "rmm/debug/memory_registration.hpp"
-#include "rmm/heap/address_map.hpp"
 #include "rmm/heap/heap.hpp"
 #include "rmm/ledger.hpp"
 #include "rmm/mr/detail/pool.hpp"
@@ -34,7 +33,10 @@
 #include "rmm/pool/arena_table.hpp"
 #include "rmm/pool/engine_mutex.hpp"
 #include "rmm/pool/engine_values.hpp"
+#include "rmm/pool/large_blocks.hpp"
+#include "rmm/pool/pool_facts.hpp"
 #include "rmm/pool/span_directory.hpp"
+#include "rmm/pool/stream_state.hpp"
 #include "rmm/pool/timeline.hpp"
 #include "rmm/pool/virtual_source.hpp"
 #include "rmm/resource_ref.hpp"
@@ -80,8 +82,8 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     /// Only of a pool that has one.
     device_async_resource_ref upstream() const noexcept;
-    std::size_t held_bytes() const noexcept { return held_bytes_.load(std::memory_order_relaxed); }
-    const pool_options& options() const noexcept { return options_; }
+    std::size_t held_bytes() const noexcept { return facts_.held_bytes(); }
+    const pool_options& options() const noexcept { return facts_.options; }
     /// The tool that watches the pool's memory; mostly null. The engine tells it of upstream's blocks, its caller
     /// of others.
     memory_registration* registration() const noexcept { return registration_.get(); }
@@ -106,7 +108,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     /// A free of a large block that leaves more than this unused in the heap trims down to it.
     void set_release_threshold(std::size_t bytes) noexcept { release_above_.store(bytes, std::memory_order_relaxed); }
 
-    // ---- as a holder of memory (shortage.cpp)
+    // ---- as a holder of memory
     rmm::detail::holder_figures figures() override;
     void add_by_tag(rmm::detail::tag_sums* sums) override;
     bool gave(const void* memory) noexcept override;
@@ -155,20 +157,13 @@ class pool_engine final : public rmm::detail::memory_holder {
     /// Result of a scan of other streams' stocks that found no reusable block. `not_known`: it was incomplete;
     /// `recorded`: a block is behind an event, which was queried or is not to be now; `nothing`: no event covers any.
     enum class others_have : std::uint8_t { not_known, recorded, nothing };
-    struct large_block {
-        std::size_t size_bytes = 0;
-        std::uint8_t area = 0;
-        rmm::detail::tag_number tag = rmm::detail::untagged;
-        capture_heap* capture = nullptr;  // of a block that a captured stream asked for
-        cudaStream_t stream = nullptr;    // of the allocation
-    };
     // Large blocks that different streams freed merge, and are cut by best fit, only when their fences are known to
     // have passed: eight streams that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one
     // every 32 (H200, medians of 15 seeds).
     static constexpr std::size_t poll_after = 4;
     /// Timelines queried in one poll; the next poll queries others. A pool without stocks examines all blocks away
     /// after a poll, so that many small polls would cost more than they save.
-    std::size_t timelines_per_poll() const noexcept { return has_stocks_ ? 8 : 32; }
+    std::size_t timelines_per_poll() const noexcept { return facts_.has_stocks ? 8 : 32; }
     // Frees noted without an event, of large blocks and of shared ones each.
     static constexpr std::size_t most_uncovered = 256;
     // Limit on arenas with spans. A span is at most such a part of the free memory: more spans would leave little, and
@@ -176,21 +171,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     static constexpr std::size_t most_holders = 128;
     static constexpr std::size_t fewest_holders = 8;
     static constexpr std::size_t no_threshold = ~std::size_t{0};
-    /// What every size and address is a multiple of.
-    static constexpr std::size_t unit = CUDA_ALLOCATION_ALIGNMENT;
-    /// Virtual memory has an area of addresses for small requests and spans: each of these makes a whole physical piece
-    /// immovable. All other pools have one area.
-    static constexpr std::size_t num_areas = 2;
-    std::uint8_t area_of(std::size_t size) const noexcept { return size <= traits_.small_area_limit; }
-    std::uint8_t span_area() const noexcept { return traits_.is_virtual; }
-
-    std::size_t size_of(std::size_t bytes) const noexcept;
-
     // ---- who is asking (engine_streams.cpp)
-    /// Both values of the legacy default stream as one.
-    static cudaStream_t normalized(cuda_stream_view stream) noexcept {
-        return stream.value() == nullptr ? rmm::detail::legacy_stream_handle() : stream.value();
-    }
     /// Where the small requests of the arena's stream go.
     arena& spans_of(arena& a) noexcept { return a.shares.load(std::memory_order_relaxed) ? *common_ : a; }
     bool should_share(arena& a) noexcept KMM_REQUIRES(in_engine);
@@ -199,12 +180,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     bool should_cover() const noexcept;
     void cover(lock& held) KMM_REQUIRES(in_engine);
     void cover_by_device(lock& held) KMM_REQUIRES(in_engine);
-    bool is_captured(cuda_stream_view stream) noexcept;
-    bool is_of_other_device(cuda_stream_view stream) noexcept;
-    /// Whether any pool of the process was called with a stream that was being captured.
-    static bool has_seen_captures() noexcept;
-    static void note_capture() noexcept;
-    std::uint64_t capture_of(cuda_stream_view stream) noexcept;
     /// How far to go for what can wait: not so far that a capture is spoiled.
     static reach last_resort() noexcept { return has_seen_captures() ? reach::streams : reach::device; }
     /// Nor so far that the host waits.
@@ -319,35 +294,24 @@ class pool_engine final : public rmm::detail::memory_holder {
     void update_small_limit() noexcept;
     void wait_for_growth(lock& held) KMM_REQUIRES(in_engine);
 
-    // ---- when there is no more (shortage.cpp)
+    // ---- when there is no more
     void* allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why);
     std::string name_in_texts() const KMM_REQUIRES(in_engine);  // under the lock
-    [[noreturn]] void throw_too_large(std::size_t bytes);
     [[noreturn]] void throw_refusal(std::size_t bytes, const refusal& why, cuda_stream_view stream);
-    std::string shortage_details(std::size_t bytes, const pool_statistics& s, bool at_maximum,
-                                 memory_shortage* shortage);
-    std::string advice(std::size_t bytes, const pool_statistics& s, bool at_maximum, const memory_shortage& shortage,
-                       const std::string& idle_name, std::size_t idle_bytes) const;
     std::vector<std::pair<cudaStream_t, std::size_t>> in_use_by_stream();
 
-    driver::Driver& driver_;
-    const int device_;
+    pool_facts facts_;
     const std::unique_ptr<memory_registration> registration_;
-    const growth_traits traits_;
-    const pool_options options_;
-
-    const bool has_stocks_;
     span_directory directory_;
     stocked_blocks blocks_;  // of a pool with stocks
     stock_signs signs_;
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
-    std::atomic<std::size_t> held_bytes_{0};
     std::atomic<std::size_t> release_above_{no_threshold};
     std::atomic<bool> heap_is_dry_{false};  // it had no block for the last that looked for one
 
     engine_mutex mutex_;
     std::string name_ KMM_GUARDED_BY(in_engine);  // empty: that of the class
-    std::array<heap::heap, num_areas> heaps_ KMM_GUARDED_BY(in_engine);
+    std::array<heap::heap, pool_facts::num_areas> heaps_ KMM_GUARDED_BY(in_engine);
     timelines timelines_;
     arena_table arenas_;
     arena* common_ = nullptr;   // whose free memory is ready for every stream
@@ -362,10 +326,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::vector<heap::fence> uncovered_ KMM_GUARDED_BY(in_engine);
     std::vector<heap::fence> common_uncovered_;
     std::atomic<std::size_t> num_uncovered_{0};
-    heap::address_map<large_block> large_ KMM_GUARDED_BY(in_engine);
-    const std::unique_ptr<captures> captures_;  // captures.hpp
-    std::size_t large_bytes_ KMM_GUARDED_BY(in_engine) = 0;
-    std::size_t peak_held_bytes_ KMM_GUARDED_BY(in_engine) = 0;
+    large_blocks large_;
+    const std::unique_ptr<captures> captures_;                  // captures.hpp
     std::size_t num_since_poll_ KMM_GUARDED_BY(in_engine) = 0;  // large frees, and requests that had to wait
     std::size_t poll_after_ KMM_GUARDED_BY(in_engine);          // the poll interval; grows while polls learn nothing
     std::size_t trim_above_ KMM_GUARDED_BY(in_engine) = 0;      // with less free, the threshold is not looked at
@@ -376,7 +338,7 @@ class pool_engine final : public rmm::detail::memory_holder {
     bool more_to_clear_ KMM_GUARDED_BY(in_engine) = false;      // in the heaps are fences that are known to have passed
     // What is being cleared, in several steps where it is much; and how far each heap has come.
     std::optional<timelines::progress> clearing_ KMM_GUARDED_BY(in_engine);
-    std::array<heap::heap::pruning, num_areas> prunings_ KMM_GUARDED_BY(in_engine);
+    std::array<heap::heap::pruning, pool_facts::num_areas> prunings_ KMM_GUARDED_BY(in_engine);
 
     // One thread grows at a time; others that miss wait for it and try again.
     std::condition_variable_any grown_;

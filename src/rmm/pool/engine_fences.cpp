@@ -91,8 +91,9 @@ driver::Status pool_engine::wait_on_host(lock& held, const heap::fence_set& fenc
 }
 
 void pool_engine::wait_for_device() noexcept {
-    (void)driver_.take_last_error();
-    rmm::detail::report_failure(driver_.synchronize_device(device_), "wait for the users of a pool's memory");
+    (void)facts_.driver.take_last_error();
+    rmm::detail::report_failure(facts_.driver.synchronize_device(facts_.device),
+                                "wait for the users of a pool's memory");
 }
 
 /// Asks which recorded epochs have passed, of `most_timelines` streams and the device, and clears their fences. O(what
@@ -114,7 +115,7 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
 /// For a request that found nothing. Blocks of one size do not merge: there, what has passed meanwhile serves only
 /// where streams may be out of reach.
 bool pool_engine::may_gain_by_poll() const noexcept {
-    if (has_stocks_ && last_resort_of_streams() == reach::device) return false;
+    if (facts_.has_stocks && last_resort_of_streams() == reach::device) return false;
     return more_to_clear_ || timelines_.num_recorded() > 0;
 }
 
@@ -141,7 +142,7 @@ void pool_engine::clear_passed() {
     }
     const auto has_passed = [this](const heap::fence& f) { return timelines_.has_passed(f); };
     bool is_done = true;
-    for (std::size_t i = 0; i < num_areas; ++i) {
+    for (std::size_t i = 0; i < pool_facts::num_areas; ++i) {
         if (clearing_->of_device != 0)
             heaps_[i].prune(has_passed);
         else

@@ -44,9 +44,9 @@ bool pool_engine::should_share(arena& a) noexcept {
 /// A block that the stream may use without a wait.
 pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
     const std::uint64_t own = a.own_number();
-    if (has_stocks_)
+    if (facts_.has_stocks)
         if (piece stocked = find_stocked(size, a)) return stocked;
-    if (!has_stocks_ && size <= small_limit_.load(std::memory_order_relaxed) && own != heap::heap::no_timeline) {
+    if (!facts_.has_stocks && size <= small_limit_.load(std::memory_order_relaxed) && own != heap::heap::no_timeline) {
         arena& spans = spans_of(a);
         for (bool more = true; more; more = add_span(size, spans)) {
             const kmm::locks::Guard in(spans.mutex);
@@ -55,7 +55,7 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
                 return {t.address, t.size_bytes, {}, &spans, t.position, false};
         }
     }
-    const std::uint8_t area = area_of(size);
+    const std::uint8_t area = facts_.area_of(size);
     heap::block b = heaps_[area].try_allocate_ready(size, own);
     return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
 }
@@ -65,7 +65,7 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
 /// merging needs.
 pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided,
                                             bool all_spans) {
-    if (has_stocks_) {
+    if (facts_.has_stocks) {
         if (piece fenced = take_over(a, avoided, last_use::fenced)) return fenced;
         if (heaps_[0].free_bytes() >= size)
             if (heap::block b = heaps_[0].try_allocate(size, a.own_number(), avoided))
@@ -76,7 +76,7 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
     const auto from_heap = [&](bool all) KMM_REQUIRES(in_engine) -> piece {
         const std::size_t collected = collect_spans(all);
         if (all) growth_->note_collected(collected);
-        const std::uint8_t area = area_of(size);
+        const std::uint8_t area = facts_.area_of(size);
         heap::block b = heaps_[area].try_allocate(size, a.own_number(), avoided);
         return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
     };
@@ -131,13 +131,13 @@ pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a, std:
 /// Takes a span out of the heap that holds at least `size` and is ready for the arena's stream; false if there is none.
 bool pool_engine::add_span(std::size_t size, arena& a) {
     constexpr std::size_t granule = span_directory::granule;
-    const std::uint8_t area = span_area();
+    const std::uint8_t area = facts_.span_area();
     const std::size_t least = align_up(std::max(size, granule), granule);
     for (std::size_t wanted = growth_->span_for(size, a); wanted >= least;
          wanted = wanted == least ? 0 : std::max(least, align_down(wanted / 2, granule))) {
         heap::block b;
         // Virtual memory is aligned to the granule for the most part.
-        if (traits_.is_virtual) {
+        if (facts_.traits.is_virtual) {
             b = heaps_[area].try_allocate_ready(wanted, a.own_number());
             if (b && b.address % granule != 0) {
                 give(area, b.address, b.size_bytes, b.fences);
@@ -145,12 +145,12 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
             }
         }
         // So much more that a multiple of the granule begins in it.
-        if (!b) b = heaps_[area].try_allocate_ready(wanted + granule - unit, a.own_number());
+        if (!b) b = heaps_[area].try_allocate_ready(wanted + granule - pool_facts::unit, a.own_number());
         if (!b) continue;
         const std::uintptr_t begin = align_up(b.address, granule);
         const std::uintptr_t end = b.address + b.size_bytes;
         const bool fits = span_directory::can_hold(begin, wanted) &&
-                          (options_.block_bytes == 0 || (begin - b.address) % options_.block_bytes == 0);
+                          (facts_.options.block_bytes == 0 || (begin - b.address) % facts_.options.block_bytes == 0);
         if (!fits) {
             give(area, b.address, b.size_bytes, b.fences);
             return false;
@@ -180,8 +180,8 @@ void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const 
         directory_.set(address, bytes, &a);
         try {
             const std::size_t num_spans = a.heap.num_spans();
-            a.heap.add_span(address, bytes, position, traits_.is_virtual);
-            heaps_[span_area()].expect_fewer_frees(num_spans + 1 - a.heap.num_spans());  // one for each span
+            a.heap.add_span(address, bytes, position, facts_.traits.is_virtual);
+            heaps_[facts_.span_area()].expect_fewer_frees(num_spans + 1 - a.heap.num_spans());  // one for each span
             // What the stream left here before counts as freed by it.
             a.last_freed = std::max(a.last_freed, position);
             holders_.push_back(a);
@@ -190,7 +190,7 @@ void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const 
             throw;
         }
     } catch (...) {
-        give(span_area(), address, bytes, fences);
+        give(facts_.span_area(), address, bytes, fences);
         throw;
     }
     update_small_limit();
@@ -256,13 +256,13 @@ std::size_t pool_engine::collect_spans(bool all) {
 
 void pool_engine::collect_from(arena& a, bool all) {
     ++num_steps_;
-    if (has_stocks_ && !all) {
+    if (facts_.has_stocks && !all) {
         // A search that looks into its stock finds out whether it is empty.
         a.is_listed = true;
         return holders_.push_back(a);
     }
     const kmm::locks::Guard in(a.mutex);
-    if (has_stocks_) {
+    if (facts_.has_stocks) {
         collect_stock(a);
         a.is_listed = false;
     }
@@ -277,7 +277,7 @@ void pool_engine::collect_from(arena& a, bool all) {
         std::size_t next = 0;
         while (const heap::span_heap::span s = a.heap.remove_empty_span(&next)) {
             directory_.set(s.address, s.size_bytes, nullptr);
-            give_or_lose(span_area(), s.address, s.size_bytes, fence_at(s.position));
+            give_or_lose(facts_.span_area(), s.address, s.size_bytes, fence_at(s.position));
         }
     }
     if (a.heap.num_spans() == 0 && chain<arena, &arena::as_holder>::contains(a)) {
@@ -292,7 +292,7 @@ void pool_engine::collect_from(arena& a, bool all) {
 /// stays where it is.
 template<typename FenceAt>
 void pool_engine::collect_granules(arena& a, FenceAt&& fence_at) {
-    heap::heap& h = heaps_[span_area()];
+    heap::heap& h = heaps_[facts_.span_area()];
     std::size_t num_expected = 0;  // frees of parts of the row that is looked at
     try {
         std::unordered_map<heap::span_heap::detached, std::size_t> away_at;
@@ -323,7 +323,7 @@ void pool_engine::collect_granules(arena& a, FenceAt&& fence_at) {
             a.expect_held();
             directory_.set(address, size, nullptr);
             for (heap::block& part : parts)
-                give_or_lose(span_area(), part.address, part.size_bytes, std::move(part.fences));
+                give_or_lose(facts_.span_area(), part.address, part.size_bytes, std::move(part.fences));
             h.expect_fewer_frees(1 + num_spans - a.heap.num_spans());
             num_spans = a.heap.num_spans();
             num_expected = 0;

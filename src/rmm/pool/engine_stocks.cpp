@@ -233,7 +233,7 @@ pool_engine::piece pool_engine::take_oldest(arena& other, arena& a, last_use wan
         taken.more.erase(oldest);
     }
     taken.address = oldest.address;
-    taken.size_bytes = options_.block_bytes;
+    taken.size_bytes = facts_.options.block_bytes;
     taken.from = &a;
     taken.block = &oldest;
     return taken;
@@ -326,7 +326,7 @@ void* pool_engine::hand_out_stocked(piece taken, cuda_stream_view stream) noexce
             while (stocked_block* const block = taken.more.take_front()) enter_stock(a, *block, 0);
     }
     while (stocked_block* const block = taken.more.take_front())
-        give_or_lose(0, block->address, options_.block_bytes, {});
+        give_or_lose(0, block->address, facts_.options.block_bytes, {});
     return reinterpret_cast<void*>(taken.address);
 }
 
@@ -340,7 +340,7 @@ void pool_engine::put_back_stocked(piece taken) noexcept {
 /// Under the arena's lock: of its stock, or on its way there. Into the heap, behind the arena's stream and `others`.
 void pool_engine::give_stocked(const arena& a, const stocked_block& block, heap::fence_set others) noexcept {
     if (const std::uint64_t position = a.position_of(block); position != 0) others.add({a.number, position});
-    give_or_lose(0, block.address, options_.block_bytes, std::move(others));
+    give_or_lose(0, block.address, facts_.options.block_bytes, std::move(others));
 }
 
 /// Under the arena's lock: into the heap, where blocks that touch become one.

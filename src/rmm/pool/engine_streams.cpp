@@ -15,8 +15,6 @@ namespace {
 using rmm::detail::handle_of;
 using rmm::detail::stream_kind;
 
-std::atomic<bool> captures_seen{false};
-
 // Frees of a stream per event: some nanoseconds a free, even where 16 threads record at the same time and contend in
 // the driver. A free without an event is fenced when its memory is needed, by an event of the stream if it is ours,
 // else of the whole device: the next user then waits longer than necessary.
@@ -42,42 +40,6 @@ constexpr std::uint32_t num_recorded_each = 64;
 
 }  // namespace
 
-bool pool_engine::is_captured(cuda_stream_view stream) noexcept {
-    driver::CaptureStatus status = driver::CaptureStatus::none;
-    if (!driver_.capture_status(handle_of(stream), &status, nullptr).ok()) {
-        (void)driver_.take_last_error();
-        return false;
-    }
-    if (status == driver::CaptureStatus::none) return false;
-    note_capture();
-    return true;
-}
-
-/// The id of the stream's capture; 0: it is not captured, or cannot be.
-std::uint64_t pool_engine::capture_of(cuda_stream_view stream) noexcept {
-    if (normalized(stream) == rmm::detail::legacy_stream_handle()) return 0;
-    driver::CaptureStatus status = driver::CaptureStatus::none;
-    std::uint64_t id = 0;
-    if (!driver_.capture_status(handle_of(stream), &status, &id).ok()) {
-        (void)driver_.take_last_error();
-        return 0;
-    }
-    return status == driver::CaptureStatus::active ? id : 0;
-}
-
-void pool_engine::note_capture() noexcept { captures_seen.store(true, std::memory_order_relaxed); }
-
-bool pool_engine::has_seen_captures() noexcept { return captures_seen.load(std::memory_order_relaxed); }
-
-bool pool_engine::is_of_other_device(cuda_stream_view stream) noexcept {
-    const cudaStream_t handle = normalized(stream);
-    if (handle == rmm::detail::legacy_stream_handle() || handle == rmm::detail::per_thread_stream_handle())
-        return false;
-    int device = device_;
-    if (!driver_.stream_device(handle_of(stream), &device).ok()) (void)driver_.take_last_error();
-    return device != device_;
-}
-
 /// Records an event of the device, which covers all frees so far. Releases the lock meanwhile.
 void pool_engine::cover_by_device(lock& held) {
     recording now;
@@ -90,15 +52,15 @@ void pool_engine::cover_by_device(lock& held) {
     {
         const unlocked without(held);
         status = timelines_.record_device(now);
-        if (!status.ok()) (void)driver_.take_last_error();
+        if (!status.ok()) (void)facts_.driver.take_last_error();
     }
     if (status.code == driver::Code::capture_error) note_capture();
     timelines_.end_device_recording(now, status.ok());
 }
 
 bool pool_engine::is_enough_for_event(std::size_t bytes, std::uint32_t spacing) const noexcept {
-    return bytes >= (has_stocks_ ? min_stocked_bytes_per_event : min_bytes_per_event) * spacing &&
-           bytes >= held_bytes() / unrecorded_share / arenas_.size() * spacing;
+    return bytes >= (facts_.has_stocks ? min_stocked_bytes_per_event : min_bytes_per_event) * spacing &&
+           bytes >= facts_.held_bytes() / unrecorded_share / arenas_.size() * spacing;
 }
 
 /// 1 in pools without stocks, where there are no events of the device, so that an event of the stream is all that
@@ -107,7 +69,7 @@ std::uint32_t pool_engine::event_spacing(const arena& a) const noexcept {
     const std::uint32_t spacing = a.event_spacing.load(std::memory_order_relaxed);
     if (spacing == 1 || !may_record_device()) return 1;
     const std::size_t uncovered = a.num_uncovered();
-    return uncovered >= frees_per_event || is_enough_for_event(uncovered * options_.block_bytes, 1) ? 1 : spacing;
+    return uncovered >= frees_per_event || is_enough_for_event(uncovered * facts_.options.block_bytes, 1) ? 1 : spacing;
 }
 
 bool pool_engine::should_record(const arena& a) const noexcept {
@@ -127,7 +89,7 @@ bool pool_engine::should_record(const arena& a) const noexcept {
 bool pool_engine::may_put_off(const arena& a) const noexcept {
     if (!may_record_device() || a.num_put_off.load(std::memory_order_relaxed) >= most_put_off) return false;
     // Elsewhere a free of a large block has an event, for which its next user waits instead of for the whole device.
-    return has_stocks_ || !is_enough_for_event(a.unrecorded_bytes.load(std::memory_order_relaxed), 1);
+    return facts_.has_stocks || !is_enough_for_event(a.unrecorded_bytes.load(std::memory_order_relaxed), 1);
 }
 
 /// In a call that has brought the arena's stream: records an event that covers all frees on it so far. If that is
@@ -141,7 +103,7 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
         if (may_put_off(a)) {
             a.num_put_off.fetch_add(1, std::memory_order_relaxed);
             a.num_unrecorded.store(frees_per_event * event_spacing(a) - frees_until_retry, std::memory_order_relaxed);
-            if (has_stocks_) a.unrecorded_bytes.store(0, std::memory_order_relaxed);
+            if (facts_.has_stocks) a.unrecorded_bytes.store(0, std::memory_order_relaxed);
             return;
         }
         held.lock();
@@ -168,8 +130,8 @@ void pool_engine::record(arena& a, cuda_stream_view stream) {
     a.num_recordings.fetch_add(1, std::memory_order_relaxed);
     timelines_.hold(home);
     held.unlock();
-    const driver::Status status = driver_.record_event(now.event, handle_of(stream));
-    if (!status.ok()) (void)driver_.take_last_error();
+    const driver::Status status = facts_.driver.record_event(now.event, handle_of(stream));
+    if (!status.ok()) (void)facts_.driver.take_last_error();
     if (!held.try_lock()) {
         if (!a.is_ending.exchange(true, std::memory_order_acquire)) {
             a.ended = {&home, now, status.ok()};
@@ -196,7 +158,7 @@ bool pool_engine::begin_recording(arena& a, timeline& home, recording* now) {
 void pool_engine::end_recording(arena& a, const ended_recording& ended) {
     timelines_.end_recording(*ended.on, ended.what, ended.is_recorded);
     timelines_.let_go(*ended.on);
-    if (!has_stocks_ || a.home.load(std::memory_order_relaxed) != ended.on) return;
+    if (!facts_.has_stocks || a.home.load(std::memory_order_relaxed) != ended.on) return;
     std::uint32_t spacing = a.event_spacing.load(std::memory_order_relaxed);
     if (!ended.is_recorded || std::exchange(a.searches_seen, num_failed_searches_) != num_failed_searches_) {
         spacing = 1;

@@ -17,6 +17,8 @@ inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
+namespace driver = ::kmm::driver;
+
 /// Why `try_allocate` gave nothing.
 struct refusal {
     enum class cause : std::uint8_t { none, too_large, exhausted, driver } why = cause::none;

@@ -144,7 +144,7 @@ class virtual_growth final : public growth {
     std::size_t most_span_holders() const noexcept override;
     bool give_own_span(lock& held, std::size_t size, arena& a) override KMM_REQUIRES(in_engine);
     bool is_better_than_waiting(std::size_t size, const arena& a) noexcept override KMM_REQUIRES(in_engine);
-    bool comes_after_arenas(std::size_t size) const noexcept override { return pool_.area_of(size) != 0; }
+    bool comes_after_arenas(std::size_t size) const noexcept override { return pool_.facts_.area_of(size) != 0; }
     bool cut_behind(lock& held, piece* taken) override KMM_REQUIRES(in_engine);
     void note_collected(std::size_t bytes) noexcept override KMM_REQUIRES(in_engine);
     std::size_t spare_bytes() const noexcept override KMM_REQUIRES(in_engine) { return spare_bytes_; }

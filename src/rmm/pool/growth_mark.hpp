@@ -16,7 +16,7 @@ namespace detail {
 /// again; it leaves the marks to the outer call.
 class growth_mark {
   public:
-    explicit growth_mark(pool_engine& pool) : pool_(pool), transit_(pool.device_), outermost_(!pool.growing_) {
+    explicit growth_mark(pool_engine& pool) : pool_(pool), transit_(pool.facts_.device), outermost_(!pool.growing_) {
         if (!outermost_) return;
         pool.growing_ = true;
         pool.grower_ = std::this_thread::get_id();

@@ -62,12 +62,12 @@ std::string first_line(const char* text) { return text == nullptr ? "" : std::st
 
 std::size_t upstream_growth::span_for(std::size_t size, const arena&) const noexcept {
     constexpr std::size_t granule = span_directory::granule;
-    if (const std::size_t block = pool_.options_.block_bytes; block != 0) {
-        if (pool_.has_stocks_) return 0;
+    if (const std::size_t block = pool_.facts_.options.block_bytes; block != 0) {
+        if (pool_.facts_.has_stocks) return 0;
         // Blocks tile a span only if they are powers of two.
         return is_pow2(block) ? std::max(granule, requests_in_span * block) : 0;
     }
-    if (pool_.held_bytes() < min_bytes_for_arenas) return 0;
+    if (pool_.facts_.held_bytes() < min_bytes_for_arenas) return 0;
     if (parts_worth_a_span * size > pool_.small_limit_.load(std::memory_order_relaxed)) return 0;
     std::size_t bytes = granule;
     while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= pool_.free_bytes()) bytes *= 2;
@@ -76,53 +76,54 @@ std::size_t upstream_growth::span_for(std::size_t size, const arena&) const noex
 
 /// Never shrinks: what arenas hold is looked for there.
 std::size_t upstream_growth::small_limit() const noexcept {
-    if (pool_.has_stocks_) return pool_.options_.block_bytes;
+    if (pool_.facts_.has_stocks) return pool_.facts_.options.block_bytes;
     return std::max(pool_.small_limit_.load(std::memory_order_relaxed), span_for(0, *pool_.common_) / requests_in_span);
 }
 
 std::size_t upstream_growth::most_span_holders() const noexcept {
-    const std::size_t spans = pool_.held_bytes() / share_of_holders / span_directory::granule;
+    const std::size_t spans = pool_.facts_.held_bytes() / share_of_holders / span_directory::granule;
     return std::clamp(spans, pool_engine::fewest_holders, pool_engine::most_holders);
 }
 
 // ---- growing
 
 std::optional<std::size_t> upstream_growth::first_attempt(std::size_t size, refusal* why) const {
-    const std::size_t held = pool_.held_bytes();
-    const std::size_t maximum = pool_.options_.maximum_bytes;
-    if (!pool_.options_.grows) {
+    const std::size_t held = pool_.facts_.held_bytes();
+    const std::size_t maximum = pool_.facts_.options.maximum_bytes;
+    if (!pool_.facts_.options.grows) {
         why->why = refusal::cause::exhausted;
         why->reason = "No room in arena.";
         return std::nullopt;
     }
     if (maximum == no_maximum) {
         const std::size_t step = held < large_pool_bytes ? held : align_up(held / parts_of_large_pool, unit);
-        return std::max(size, pool_.options_.growth_bytes != 0 ? pool_.options_.growth_bytes : step);
+        return std::max(size, pool_.facts_.options.growth_bytes != 0 ? pool_.facts_.options.growth_bytes : step);
     }
     const std::size_t room = maximum > held ? align_up(maximum - held, unit) : 0;
     if (size > room) {
         why->meet_maximum(held, maximum, size);
         return std::nullopt;
     }
-    if (pool_.options_.growth_bytes != 0) return std::max(size, std::min(pool_.options_.growth_bytes, room));
+    if (pool_.facts_.options.growth_bytes != 0)
+        return std::max(size, std::min(pool_.facts_.options.growth_bytes, room));
     return std::max(size, align_down(room / 2, unit));
 }
 
 bool upstream_growth::is_better_than_waiting(std::size_t size, const arena&) noexcept {
-    if (!pool_.has_stocks_ || !pool_.options_.grows || pool_.growing_) return false;
+    if (!pool_.facts_.has_stocks || !pool_.facts_.options.grows || pool_.growing_) return false;
     // Upstream may be a pool that has an event of the device recorded for this.
-    if (pool_engine::has_seen_captures()) return false;
+    if (has_seen_captures()) return false;
     const std::size_t streams = pool_.arenas_.size();
     if (++num_short_ < std::max(streams, least_short) << num_refused_) return false;
     num_short_ = 0;
     pool_.num_steps_ += streams;
-    const std::size_t blocks = pool_.held_bytes() / size;
+    const std::size_t blocks = pool_.facts_.held_bytes() / size;
     const std::size_t in_use = std::min(pool_.num_blocks_out(), blocks);
     return blocks - in_use < std::min(free_blocks_of_stream * streams, in_use) && more_rather_than_wait() >= size;
 }
 
 std::size_t upstream_growth::more_rather_than_wait() const noexcept {
-    const std::size_t most = (pool_.held_bytes() - rather_than_wait_bytes_) / parts_without;
+    const std::size_t most = (pool_.facts_.held_bytes() - rather_than_wait_bytes_) / parts_without;
     return most - std::min(most, rather_than_wait_bytes_);
 }
 
@@ -152,8 +153,8 @@ growth::piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* 
     driver::Status status;
     {
         const unlocked without(held);
-        status = pool_.driver_.create_stream(pool_.device_, true, 0, &own);
-        if (!status.ok()) (void)pool_.driver_.take_last_error();
+        status = pool_.facts_.driver.create_stream(pool_.facts_.device, true, 0, &own);
+        if (!status.ok()) (void)pool_.facts_.driver.take_last_error();
     }
     if (!status.ok()) {
         why->why = refusal::cause::driver;
@@ -172,13 +173,14 @@ growth::piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* 
         grown = grow(held, size, **a, stream, why);
     } catch (...) {
         const unlocked without(held);
-        (void)pool_.driver_.destroy_stream(own);
+        (void)pool_.facts_.driver.destroy_stream(own);
         throw;
     }
     {
         const unlocked without(held);
-        rmm::detail::report_failure(pool_.driver_.synchronize_stream(own), "wait for memory of a pool's upstream");
-        rmm::detail::report_failure(pool_.driver_.destroy_stream(own), "destroy a stream");
+        rmm::detail::report_failure(pool_.facts_.driver.synchronize_stream(own),
+                                    "wait for memory of a pool's upstream");
+        rmm::detail::report_failure(pool_.facts_.driver.destroy_stream(own), "destroy a stream");
     }
     return grown;
 }
@@ -199,7 +201,7 @@ growth::piece upstream_growth::take_from_upstream(lock& held, std::size_t attemp
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     try {
         heap::fence_set fences;
-        if (pool_.options_.ordered_upstream) fences.add(a.home.load()->fence_now());
+        if (pool_.facts_.options.ordered_upstream) fences.add(a.home.load()->fence_now());
         add_block(base, attempt, fences);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
         const heap::block block = pool_.heaps_[0].take(address, size);
@@ -215,14 +217,14 @@ growth::piece upstream_growth::take_from_upstream(lock& held, std::size_t attemp
 }
 
 void upstream_growth::take_initial_block() {
-    const std::size_t bytes = pool_.options_.initial_bytes;
+    const std::size_t bytes = pool_.facts_.options.initial_bytes;
     void* const base = ask_upstream_for(bytes);
     const cuda_stream_view stream;
     pool_.tell_added(reinterpret_cast<std::uintptr_t>(base), bytes, &stream);
     try {
         const arena_call a = pool_.arenas_.of(stream);
         heap::fence_set fences;
-        if (pool_.options_.ordered_upstream) fences.add(a->home.load()->fence_now());
+        if (pool_.facts_.options.ordered_upstream) fences.add(a->home.load()->fence_now());
         add_block(base, bytes, fences);
     } catch (...) {
         pool_.tell_removed(reinterpret_cast<std::uintptr_t>(base), bytes);
@@ -233,12 +235,12 @@ void upstream_growth::take_initial_block() {
 
 /// What the pool begins with, in one block. Throws where upstream has it not even after others were asked.
 void* upstream_growth::ask_upstream_for(std::size_t bytes) {
-    rmm::detail::reclaim_rounds others(pool_.device_, bytes, cuda_stream_view{}, &pool_);
+    rmm::detail::reclaim_rounds others(pool_.facts_.device, bytes, cuda_stream_view{}, &pool_);
     refusal why;
     do {
         std::size_t attempt = bytes;
         if (void* const base = ask_upstream(&attempt, bytes, cuda_stream_view{}, &why)) return base;
-    } while (others.ask(why.device_is_full && pool_.options_.on_device));
+    } while (others.ask(why.device_is_full && pool_.facts_.options.on_device));
     why.why = refusal::cause::exhausted;
     pool_.throw_refusal(bytes, why, cuda_stream_view{});
 }
@@ -247,7 +249,7 @@ bool upstream_growth::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     lock held(pool_.mutex_);
     wait(pool_.grown_, held, [this]() KMM_REQUIRES(in_engine) { return !pool_.growing_; });
     const growth_mark growing(pool_);
-    const std::size_t room = target_bytes - std::min(target_bytes, align_up(pool_.held_bytes(), unit));
+    const std::size_t room = target_bytes - std::min(target_bytes, align_up(pool_.facts_.held_bytes(), unit));
     std::size_t attempt = std::min(room, std::max(bytes, std::exchange(pool_.largest_missed_, 0)));
     if (attempt == 0) return false;
     void* base = nullptr;
@@ -298,8 +300,8 @@ std::vector<heap::range> upstream_growth::unused_blocks(std::size_t bytes) {
 /// for a block that holds the request. If upstream refuses again, takes blocks of the returned sizes again.
 growth::piece upstream_growth::exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
                                         refusal* why) {
-    if (!pool_.options_.grows || pool_.options_.block_bytes != 0) return {};
-    const std::size_t maximum = pool_.options_.maximum_bytes;
+    if (!pool_.facts_.options.grows || pool_.facts_.options.block_bytes != 0) return {};
+    const std::size_t maximum = pool_.facts_.options.maximum_bytes;
     const bool is_limited = maximum != no_maximum;
     if (is_limited && size > maximum) return {};
     {
@@ -309,7 +311,8 @@ growth::piece upstream_growth::exchange(lock& held, std::size_t size, const aren
     }
     pool_.collect_spans(true);
     // Other free memory of the device is unknown: without a maximum, the returned blocks must suffice.
-    const std::size_t room = is_limited && !why->device_is_full ? maximum - std::min(maximum, pool_.held_bytes()) : 0;
+    const std::size_t room =
+        is_limited && !why->device_is_full ? maximum - std::min(maximum, pool_.facts_.held_bytes()) : 0;
     const std::vector<heap::range> unused = unused_blocks(size - std::min(room, size));
     // A single large enough block would have served the request, had its users been within reach.
     if (unused.empty() || (unused.size() == 1 && unused.front().size_bytes >= size)) return {};
@@ -352,8 +355,8 @@ bool upstream_growth::give_back_block(lock& held, const heap::range& block, cuda
     }
     pool_.heaps_[0].remove_taken(block.address, block.size_bytes);
     regions_.erase(block.address);
-    if (pool_.has_stocks_) pool_.blocks_.remove_region(block.address);
-    pool_.held_bytes_.fetch_sub(block.size_bytes, std::memory_order_relaxed);
+    if (pool_.facts_.has_stocks) pool_.blocks_.remove_region(block.address);
+    pool_.facts_.note_held(pool_.facts_.held_bytes() - block.size_bytes);
     rather_than_wait_bytes_ -= std::min(rather_than_wait_bytes_, block.size_bytes);
     const unlocked without(held);
     pool_.tell_removed(block.address, block.size_bytes);
@@ -370,7 +373,7 @@ void upstream_growth::take_again(lock& held, const std::vector<heap::range>& giv
         piece again =
             take_from_upstream(held, block.size_bytes, block.size_bytes, block.size_bytes, a, stream, &ignored);
         if (!again) continue;
-        if (pool_.options_.ordered_upstream) again.fences.add(a.home.load()->fence_now());
+        if (pool_.facts_.options.ordered_upstream) again.fences.add(a.home.load()->fence_now());
         pool_.put_back(std::move(again));
     }
 }
@@ -379,7 +382,7 @@ void upstream_growth::take_again(lock& held, const std::vector<heap::range>& giv
 
 /// Without the lock. Null, with upstream's words in `*why`, after upstream has refused exactly `size`.
 void* upstream_growth::ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why) {
-    const std::size_t step = pool_.options_.block_bytes != 0 ? pool_.options_.block_bytes : unit;
+    const std::size_t step = pool_.facts_.options.block_bytes != 0 ? pool_.facts_.options.block_bytes : unit;
     const rmm::detail::upstream_call call;
     for (;;) {
         try {
@@ -412,22 +415,21 @@ void upstream_growth::add_block(void* base, std::size_t bytes, const heap::fence
     const auto noted = regions_.emplace(address, bytes).first;
     try {
         // A copy across the border of two allocations of the driver may fail, even where they touch.
-        if (pool_.has_stocks_) pool_.blocks_.add_region(address, bytes);
+        if (pool_.facts_.has_stocks) pool_.blocks_.add_region(address, bytes);
         pool_.heaps_[0].add_region(address, bytes, heap::border::sealed, fences);
     } catch (...) {
-        if (pool_.has_stocks_) pool_.blocks_.remove_region(address);
+        if (pool_.facts_.has_stocks) pool_.blocks_.remove_region(address);
         regions_.erase(noted);
         throw;
     }
     pool_.note_heap_is_dry(false);
-    pool_.held_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-    pool_.peak_held_bytes_ = std::max(pool_.peak_held_bytes_, pool_.held_bytes());
+    pool_.facts_.note_held(pool_.facts_.held_bytes() + bytes);
     pool_.update_small_limit();
 }
 
 std::size_t upstream_growth::trim(lock& held, std::size_t keep_bytes) {
     std::size_t given_back = 0;
-    for (auto at = regions_.begin(); at != regions_.end() && pool_.held_bytes() > keep_bytes;) {
+    for (auto at = regions_.begin(); at != regions_.end() && pool_.facts_.held_bytes() > keep_bytes;) {
         const auto [address, size_bytes] = *at;
         if (!pool_.heaps_[0].is_free(address, size_bytes)) {
             ++at;

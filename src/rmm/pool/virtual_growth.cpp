@@ -57,21 +57,20 @@ growth_traits virtual_growth::traits_of(const virtual_source& source) noexcept {
 }
 
 void virtual_growth::note_source() noexcept {
-    pool_.held_bytes_.store(source_->held_bytes(), std::memory_order_relaxed);
+    pool_.facts_.note_held(source_->held_bytes());
     spare_bytes_ = source_->spare_bytes();
-    pool_.peak_held_bytes_ = std::max(pool_.peak_held_bytes_, pool_.held_bytes());
 }
 
 /// What lies free in arenas is not: their streams, or others, use it before the pool grows.
 std::size_t virtual_growth::in_use_bytes() const noexcept {
-    return pool_.held_bytes() - std::min(pool_.unused_bytes(), pool_.held_bytes());
+    return pool_.facts_.held_bytes() - std::min(pool_.unused_bytes(), pool_.facts_.held_bytes());
 }
 
 /// Bytes that may be taken from the driver before memory is moved or waited for; `slack` raises the limit.
 std::size_t virtual_growth::eager_bytes(std::size_t slack) const noexcept {
     const std::size_t waiting = pool_.holders_.size() > 1 ? peak_bytes_ / share_of_what_waits : 0;
     const std::size_t until = std::max(heap::eager_growth(peak_bytes_, 0) + waiting + slack, eager_until_);
-    return until - std::min(until, pool_.held_bytes());
+    return until - std::min(until, pool_.facts_.held_bytes());
 }
 
 std::size_t virtual_growth::kept_by_stream() const noexcept {
@@ -81,8 +80,8 @@ std::size_t virtual_growth::kept_by_stream() const noexcept {
 
 /// Where arenas had little to give, the pool grows a while before they are asked again.
 void virtual_growth::note_collected(std::size_t bytes) noexcept {
-    const std::size_t step = pool_.held_bytes() / parts_worth_collecting;
-    if (bytes < step) eager_until_ = pool_.held_bytes() + step;
+    const std::size_t step = pool_.facts_.held_bytes() / parts_worth_collecting;
+    if (bytes < step) eager_until_ = pool_.facts_.held_bytes() + step;
 }
 
 // ---- what arenas get
@@ -93,7 +92,7 @@ void virtual_growth::note_collected(std::size_t bytes) noexcept {
 std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noexcept {
     std::size_t share = std::min(a.span_bytes() / growth_of_arenas, most_added_bytes);
     const std::size_t doubled = std::min(a.span_bytes(), kept_by_stream());
-    const bool has_room = pool_.held_bytes() + doubled <= source_->maximum_bytes();
+    const bool has_room = pool_.facts_.held_bytes() + doubled <= source_->maximum_bytes();
     if (has_room && doubled > share && eager_bytes(pool_.holders_.size() * kept_by_stream()) >= doubled)
         share = doubled;
     return align_up(std::max({size, share, granule}), granule);
@@ -104,7 +103,7 @@ std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noe
 std::size_t virtual_growth::small_limit() const noexcept {
     const std::size_t share = source_->maximum_bytes() / std::max(std::size_t{1}, pool_.holders_.size());
     return std::min(std::max(std::bit_floor(share / requests_in_share), least_small_limit),
-                    pool_.traits_.small_area_limit);
+                    pool_.facts_.traits.small_area_limit);
 }
 
 std::size_t virtual_growth::most_span_holders() const noexcept {
@@ -132,10 +131,10 @@ bool virtual_growth::give_own_span(lock& held, std::size_t size, arena& a) {
 /// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of
 /// which it would have to wait.
 bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) noexcept {
-    if (pool_.growing_ || pool_.area_of(size) == 0 || pool_.spans_refused_ > 0) return false;
+    if (pool_.growing_ || pool_.facts_.area_of(size) == 0 || pool_.spans_refused_ > 0) return false;
     const bool is_small = size <= pool_.small_limit_.load(std::memory_order_relaxed);
     const std::size_t bytes = is_small ? span_for(size, a) : size;
-    if (pool_.held_bytes() + bytes > source_->maximum_bytes()) return false;
+    if (pool_.facts_.held_bytes() + bytes > source_->maximum_bytes()) return false;
     if (is_small && a.span_bytes() == 0 && size <= granule) return true;
     // What streams may keep is for their small requests.
     return eager_bytes(is_small ? pool_.holders_.size() * kept_by_stream() : 0) >= bytes;
@@ -152,8 +151,8 @@ growth::piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_
         const bool has_spans = &spans == pool_.common_ || spans.own_number() != heap::heap::no_timeline;
         const std::size_t bytes = has_spans ? span_for(size, spans) : align_up(size, granule);
         // Fresh memory beside what the arena has: what else is free would have to be moved.
-        bool grown = has_spans && pool_.spans_refused_ == 0 && pool_.held_bytes() + bytes <= source_->maximum_bytes() &&
-                     grow_by_span(held, size, spans);
+        bool grown = has_spans && pool_.spans_refused_ == 0 &&
+                     pool_.facts_.held_bytes() + bytes <= source_->maximum_bytes() && grow_by_span(held, size, spans);
         refusal ignored;
         if (!grown)
             if (piece whole = grow_or_move(held, bytes, a.own_number(), &ignored)) {
@@ -164,7 +163,7 @@ growth::piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_
             if (piece small = pool_.find_ready(size, a)) return small;
     }
     // Rather than move anything for it, a request of the small area goes to the other one.
-    if (const std::uint8_t area = pool_.area_of(size); area != 0 && eager_bytes() < size)
+    if (const std::uint8_t area = pool_.facts_.area_of(size); area != 0 && eager_bytes() < size)
         if (heap::block b = pool_.heaps_[0].try_allocate(size, a.own_number()))
             return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, 0};
     refusal first;
@@ -184,8 +183,8 @@ growth::piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_
 std::size_t virtual_growth::free_of_device(lock& held) {
     const unlocked without(held);
     std::size_t free_bytes = 0, total_bytes = 0;
-    if (!pool_.driver_.memory_info(pool_.device_, &free_bytes, &total_bytes).ok())
-        (void)pool_.driver_.take_last_error();
+    if (!pool_.facts_.driver.memory_info(pool_.facts_.device, &free_bytes, &total_bytes).ok())
+        (void)pool_.facts_.driver.take_last_error();
     return free_bytes / source_->granularity() * source_->granularity();
 }
 
@@ -206,16 +205,16 @@ bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
     virtual_source::growth grown;
     {
         const unlocked without(held);
-        grown = source_->grow(bytes, pool_.span_area(), &a.grows_at);
+        grown = source_->grow(bytes, pool_.facts_.span_area(), &a.grows_at);
         if (grown.status.ok())
             pool_.tell_added(grown.made.address, grown.made.size_bytes, nullptr);
         else
-            (void)pool_.driver_.take_last_error();
+            (void)pool_.facts_.driver.take_last_error();
     }
     note_source();
     if (!grown.status.ok()) return false;
-    if (!add_mapped(held, pool_.span_area(), grown.made)) return false;
-    heap::heap& h = pool_.heaps_[pool_.span_area()];
+    if (!add_mapped(held, pool_.facts_.span_area(), grown.made)) return false;
+    heap::heap& h = pool_.heaps_[pool_.facts_.span_area()];
     peak_bytes_ = std::max(peak_bytes_, in_use_bytes() + size);
     if (grown.made.address % granule != 0 || !span_directory::can_hold(grown.made.address, grown.made.size_bytes))
         return false;
@@ -243,7 +242,7 @@ bool virtual_growth::add_mapped(lock& held, std::uint8_t area, const heap::range
 std::vector<heap::free_range> virtual_growth::free_ranges() {
     std::vector<heap::free_range> free;
     const bool streams_only = pool_.last_resort() == pool_engine::reach::streams;
-    for (std::uint8_t i = 0; i < pool_engine::num_areas; ++i)
+    for (std::uint8_t i = 0; i < pool_facts::num_areas; ++i)
         pool_.heaps_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
             const bool ready = std::all_of(fences.begin(), fences.end(),
                                            [this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
@@ -314,7 +313,7 @@ driver::Status virtual_growth::remap(lock& held, const heap::move_plan& plan, st
         for (const heap::range& m : plan.moved) pool_.tell_removed(m.address, m.size_bytes);
         made = source_->remap(plan);
         for (const heap::range& m : made.ranges) pool_.tell_added(m.address, m.size_bytes, nullptr);
-        if (!made.status.ok()) (void)pool_.driver_.take_last_error();
+        if (!made.status.ok()) (void)pool_.facts_.driver.take_last_error();
     }
     note_source();
     const std::vector<taken_ranges::part> moved = std::exchange(taken.moved, {});
@@ -339,7 +338,7 @@ driver::Status virtual_growth::remap(lock& held, const heap::move_plan& plan, st
 /// what is moved.
 growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                                            std::size_t fresh_bytes) {
-    const std::uint8_t area = pool_.area_of(size);
+    const std::uint8_t area = pool_.facts_.area_of(size);
     peak_bytes_ = std::max(peak_bytes_, in_use_bytes() + size);
     const std::vector<heap::free_range> free = free_ranges();
     virtual_source::growth_limits limits;
@@ -347,7 +346,7 @@ growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::ui
     limits.eager_fresh_bytes = std::min(fresh_bytes, eager_bytes());
     const heap::move_plan plan = source_->plan(size, free, area, limits);
     if (!plan.possible) {
-        why->meet_maximum(pool_.held_bytes(), source_->maximum_bytes(), size);
+        why->meet_maximum(pool_.facts_.held_bytes(), source_->maximum_bytes(), size);
         return {};
     }
     driver::Status status;
@@ -381,7 +380,7 @@ bool virtual_growth::cut_behind(lock& held, piece* taken) {
     const std::uintptr_t end = taken->address + taken->size_bytes;
     const std::uintptr_t at = align_up(end, source_->granularity());
     const heap::range whole = source_->piece_across(at);
-    const std::size_t fitting = source_->fitting_piece(pool_.held_bytes() - pool_.free_bytes());
+    const std::size_t fitting = source_->fitting_piece(pool_.facts_.held_bytes() - pool_.free_bytes());
     if (whole.address < taken->address || !heap::is_worth_cutting(whole.size_bytes, fitting)) return true;
     // Takes the rest out of the heap, so that no other thread uses the piece while the lock is released.
     heap::heap& h = pool_.heaps_[taken->area];
@@ -407,7 +406,7 @@ bool virtual_growth::cut_behind(lock& held, piece* taken) {
                 taken->fences.clear();
                 const unlocked without(held);
                 done = source_->cut(at);
-                if (!done.status.ok()) (void)pool_.driver_.take_last_error();
+                if (!done.status.ok()) (void)pool_.facts_.driver.take_last_error();
             }
             note_source();
         }
@@ -463,15 +462,15 @@ std::size_t virtual_growth::trim(lock& held, std::size_t keep_bytes) {
         {
             const unlocked without(held);
             t = trim_some();
-            if (!t.status.ok()) (void)pool_.driver_.take_last_error();
+            if (!t.status.ok()) (void)pool_.facts_.driver.take_last_error();
         }
         given_back += t.released_bytes;
         note_source();
         return t;
     };
-    if (pool_.held_bytes() <= keep_bytes) return given_back;
+    if (pool_.facts_.held_bytes() <= keep_bytes) return given_back;
     if (!without_lock([&] { return source_->release_spare(); }).status.ok()) return given_back;
-    for (std::uint8_t area = 0; area < pool_engine::num_areas; ++area) {
+    for (std::uint8_t area = 0; area < pool_facts::num_areas; ++area) {
         heap::heap& h = pool_.heaps_[area];
         h.merge_all();  // a physical piece may lie under several pieces with different fences
         std::vector<heap::range> whole;
@@ -479,7 +478,7 @@ std::size_t virtual_growth::trim(lock& held, std::size_t keep_bytes) {
             if (const heap::range r = source_->removable({address, bytes}); r.size_bytes != 0) whole.push_back(r);
         });
         for (const heap::range& r : whole) {
-            if (pool_.held_bytes() <= keep_bytes) return given_back;
+            if (pool_.facts_.held_bytes() <= keep_bytes) return given_back;
             heap::block taken = h.take(r.address, r.size_bytes);
             if (!taken) continue;
             bool out_of_reach = false;
