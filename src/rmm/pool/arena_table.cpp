@@ -325,7 +325,7 @@ void arena_table::forget_what_left(lock& held) {
             }
             pool_.timelines_.answer(questions);
         }
-        pool_.clear_passed();
+        pool_.heap_.clear_passed();
         if (!again || pool_.timelines_.num_left() <= most_left || !pool_.may_record_device()) break;
         pool_.cover_by_device(held);
     }

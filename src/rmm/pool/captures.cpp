@@ -129,7 +129,7 @@ void captures::expect_parts(capture_heap& c) {
     for (std::size_t area = 0; area < pool_facts::num_areas; ++area) {
         if (area != 0 && !pool_.facts_.traits.is_virtual) continue;
         if (c.expected[area] >= wanted) continue;
-        pool_.heaps_[area].expect_frees(wanted - c.expected[area]);
+        pool_.heap_[area].expect_frees(wanted - c.expected[area]);
         c.expected[area] = wanted;
     }
 }
@@ -141,39 +141,35 @@ void captures::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t addr
         --c.expected[area];
     else
         rmm::detail::report_misuse("more parts of a capture's memory came back than were handed out");
-    pool_.give_or_lose(area, address, size, std::move(fences));
+    pool_.heap_.give_or_lose(area, address, size, std::move(fences));
 }
 
 /// Memory that no stream uses any more. Polls events, then collects the unused memory of all arenas; does not wait.
-pool_engine::piece captures::find_idle(lock& held, std::size_t size) {
-    const std::uint8_t area = pool_.facts_.area_of(size);
-    const auto idle = [&]() KMM_REQUIRES(in_engine) -> piece {
-        const heap::block b = pool_.heaps_[area].try_allocate_ready(size, heap::heap::no_timeline);
-        return {b.address, b.size_bytes, {}, nullptr, 0, false, area};
-    };
-    if (const piece found = idle()) return found;
-    if (pool_.more_to_clear_ || pool_.timelines_.num_recorded() > 0) pool_.poll(held);
+piece captures::find_idle(lock& held, std::size_t size) {
+    const auto idle = [&]() KMM_REQUIRES(in_engine) { return pool_.heap_.take_ready(size, heap::heap::no_timeline); };
+    if (piece found = idle()) return found;
+    if (pool_.heap_.has_more_to_clear() || pool_.timelines_.num_recorded() > 0) pool_.poll(held);
     pool_.collect_spans(pool_.facts_.has_stocks);
-    if (const piece found = idle()) return found;
+    if (piece found = idle()) return found;
     pool_.collect_spans(true);
     return idle();
 }
 
 /// What other streams use still, waited for by the host; else fresh memory.
-pool_engine::piece captures::grow_idle(lock& held, std::size_t size, refusal* why) {
-    const std::uint8_t area = pool_.facts_.area_of(size);
-    if (heap::block b = pool_.heaps_[area].try_allocate(size)) {
-        piece found{b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+piece captures::grow_idle(lock& held, std::size_t size, refusal* why) {
+    if (piece found = pool_.heap_.take(size, heap::heap::no_timeline)) {
         bool out_of_reach = false;
-        if (pool_.wait_on_host(held, found.fences, pool_engine::reach::streams, &out_of_reach).ok() && !out_of_reach)
-            return {found.address, found.size_bytes, {}, nullptr, 0, false, area};
+        if (pool_.wait_on_host(held, found.fences, pool_engine::reach::streams, &out_of_reach).ok() && !out_of_reach) {
+            found.fences.clear();
+            return found;
+        }
         pool_.put_back(std::move(found));
     }
     return idle_or_nothing(held, pool_.growth_->grow_idle(held, size, why), why);
 }
 
 /// The piece after the host has waited for its users; nothing, and it is put back, if these cannot be waited for.
-pool_engine::piece captures::idle_or_nothing(lock& held, piece taken, refusal* why) {
+piece captures::idle_or_nothing(lock& held, piece taken, refusal* why) {
     if (!taken || taken.fences.empty()) return taken;
     bool out_of_reach = false;
     if (pool_.wait_on_host(held, taken.fences, pool_engine::reach::streams, &out_of_reach).ok() && !out_of_reach) {
@@ -251,7 +247,7 @@ void captures::release_ended() {
     std::erase_if(heaps_, [this](const auto& c) KMM_REQUIRES(in_engine) {
         if (!c->released || c->num_live != 0) return false;
         for (std::size_t area = 0; area < pool_facts::num_areas; ++area)
-            pool_.heaps_[area].expect_fewer_frees(c->expected[area]);
+            pool_.heap_[area].expect_fewer_frees(c->expected[area]);
         return true;
     });
     num_heaps_.store(heaps_.size(), std::memory_order_relaxed);

@@ -48,7 +48,6 @@ class captures {
 
   private:
     using lock = pool_engine::lock;
-    using piece = pool_engine::piece;
 
     capture_heap* find(std::uint64_t id) noexcept KMM_REQUIRES(in_engine);
     capture_heap* begin(lock& held, cuda_stream_view stream, std::uint64_t id, refusal* why) KMM_REQUIRES(in_engine);

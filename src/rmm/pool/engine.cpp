@@ -43,9 +43,9 @@ pool_engine::pool_engine(const growth_traits& traits, const pool_options& option
     : facts_(rmm::detail::the_driver(), rmm::detail::current_device(), traits, options),
       registration_(make_memory_registration(facts_.driver, read_debug_environment().nvtx, traits.is_virtual)),
       blocks_(std::max(options.block_bytes, pool_facts::smallest_stocked_bytes)),
-      heaps_{heap::heap(pool_facts::unit, heap::merging::same_timelines, traits.placement),
-             heap::heap(pool_facts::unit, heap::merging::same_timelines, traits.placement)},
       timelines_(facts_.driver, facts_.device, mutex_.gone()),
+      heap_(facts_, timelines_),
+      turn_(facts_.device),
       arenas_(*this, facts_.driver, next_uid()),
       captures_(std::make_unique<captures>(*this)),
       poll_after_(poll_after) {
@@ -216,8 +216,8 @@ void pool_engine::tend(lock& held, std::size_t size, arena& a) {
         poll_in_turn(held);
     else if (num_since_poll_ >= poll_after_ && timelines_.num_recorded() > 0)
         poll(held, timelines_per_poll());
-    else if (more_to_clear_ && free_bytes() > 0)
-        clear_passed();  // fences of what is free in a heap
+    else if (heap_.has_more_to_clear() && heap_.free_bytes() > 0)
+        heap_.clear_passed();  // fences of what is free in a heap
     if (!facts_.has_stocks && size <= small_limit_.load(std::memory_order_relaxed)) {
         a.shares = should_share(a);
         arena& spans = spans_of(a);
@@ -263,11 +263,8 @@ void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda
             polled = true;
             continue;
         }
-        if (growing_ && grower_ != std::this_thread::get_id()) {
-            // A thread that grows ahead goes on at once: search again after each of its steps.
-            largest_missed_ = std::max(largest_missed_, size);
-            wait(grown_, held,
-                 [this, seen = num_growths_]() KMM_REQUIRES(in_engine) { return !growing_ || num_growths_ != seen; });
+        if (turn_.is_of_another_thread()) {
+            turn_.wait_for_end(held, size);
             polled = false;
             continue;
         }
@@ -328,19 +325,10 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
     }
 }
 
-void pool_engine::give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size,
-                               heap::fence_set fences) noexcept {
-    try {
-        give(area, address, size, std::move(fences));
-    } catch (const std::exception& e) {
-        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
-    }
-}
-
 void pool_engine::put_back(piece taken) noexcept {
     if (taken.block != nullptr) return put_back_stocked(std::move(taken));
     if (taken.from == nullptr)
-        return give_or_lose(taken.area, taken.address, taken.size_bytes, std::move(taken.fences));
+        return heap_.give_or_lose(taken.area, taken.address, taken.size_bytes, std::move(taken.fences));
     try {
         arena& a = *taken.from;
         const kmm::locks::Guard in(a.mutex);
@@ -533,7 +521,7 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
             true_size = block->size_bytes;
             ++num_since_poll_;
             note_uncovered(uncovered_, fences);
-            give(block->area, address, true_size, std::move(fences));
+            heap_.give(block->area, address, true_size, std::move(fences));
         }
     }
     if (owner == nullptr) release_surplus();
@@ -573,12 +561,12 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
     }
     ++num_since_poll_;
     note_uncovered(uncovered_, fences);
-    give(0, address, size, std::move(fences));
+    heap_.give(0, address, size, std::move(fences));
 }
 
 /// Unused bytes that could go back: in the heap and, of virtual memory, in arenas.
 std::size_t pool_engine::unused_bytes() noexcept {
-    std::size_t bytes = free_bytes();
+    std::size_t bytes = heap_.free_bytes();
     for (arena* a = facts_.traits.is_virtual ? holders_.front() : nullptr; a != nullptr; a = holders_.behind(*a)) {
         const kmm::locks::Guard in(a->mutex);
         bytes += a->heap.free_bytes();
@@ -594,7 +582,7 @@ void pool_engine::release_surplus() {
     lock held(mutex_);
     const std::size_t unused = unused_bytes();
     // A free never waits for a growth: upstream may be waiting for just this memory.
-    if (unused <= std::max(keep, trim_above_) || growing_) return;
+    if (unused <= std::max(keep, trim_above_) || turn_.is_taken()) return;
     std::size_t released = 0;
     try {
         released = trim(held, facts_.held_bytes() - std::min(unused - keep, facts_.held_bytes()));
@@ -603,13 +591,6 @@ void pool_engine::release_surplus() {
     }
     // If nothing could be released, retry only when an eighth more is unused.
     trim_above_ = released > 0 ? 0 : unused_bytes() + unused_bytes() / 8;
-}
-
-/// Frees memory into the heap.
-void pool_engine::give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) {
-    fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
-    heaps_[area].free(address, size, std::move(fences));
-    note_heap_is_dry(false);
 }
 
 /// Reports a free of a block that is not in use, or that has another size.

@@ -12,7 +12,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -20,7 +19,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -33,8 +31,11 @@
 #include "rmm/pool/arena_table.hpp"
 #include "rmm/pool/engine_mutex.hpp"
 #include "rmm/pool/engine_values.hpp"
+#include "rmm/pool/growth_turn.hpp"
 #include "rmm/pool/large_blocks.hpp"
+#include "rmm/pool/piece.hpp"
 #include "rmm/pool/pool_facts.hpp"
+#include "rmm/pool/pool_heap.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/stream_state.hpp"
 #include "rmm/pool/timeline.hpp"
@@ -120,27 +121,12 @@ class pool_engine final : public rmm::detail::memory_holder {
 
     friend class arena_table;
     friend class captures;
-    friend class growth_mark;
     friend class growth;
     friend class upstream_growth;
     friend class virtual_growth;
     using lock = engine_lock;
     using reach = timelines::reach;
 
-    /// A block on its way out: of an arena, where it counts as in use already, or of the heap.
-    struct piece {
-        std::uintptr_t address = 0;
-        std::size_t size_bytes = 0;
-        heap::fence_set fences;
-        arena* from = nullptr;       // null: a heap
-        std::uint64_t position = 0;  // of blocks of arenas: with which they go back
-        bool was_away = false;
-        std::uint8_t area = 0;  // of blocks of a heap: of which
-        // Of stocks: the block, and what comes with it into the stock of `from`.
-        stocked_block* block = nullptr;
-        block_stock more = {};
-        explicit operator bool() const noexcept { return address != 0; }
-    };
     /// Result of a scan of other streams' stocks: the fences of the oldest blocks that may be behind an event;
     /// `is_complete`: all stocks were scanned.
     struct look {
@@ -217,14 +203,11 @@ class pool_engine final : public rmm::detail::memory_holder {
     void collect_from(arena& a, bool all) KMM_REQUIRES(in_engine);
     template<typename FenceAt>
     void collect_granules(arena& a, FenceAt&& fence_at) KMM_REQUIRES(in_engine, a.mutex);
-    void give_or_lose(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences) noexcept
-        KMM_REQUIRES(in_engine);
     void put_back(piece taken) noexcept KMM_REQUIRES(in_engine);
     void* hand_out(piece taken, cuda_stream_view stream) KMM_REQUIRES(in_engine);
     void poll(lock& held, std::size_t most_timelines = ~std::size_t{0}) KMM_REQUIRES(in_engine);
     void poll_in_turn(lock& held) KMM_REQUIRES(in_engine);
     bool may_gain_by_poll() const noexcept KMM_REQUIRES(in_engine);
-    void clear_passed() KMM_REQUIRES(in_engine);
 
     // ---- taking back
     template<typename F>
@@ -235,11 +218,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t send_away(arena& owner, std::uintptr_t address, heap::fence_set fences);
     void free_behind(arena* owner, std::uintptr_t address, std::size_t bytes,
                      std::span<const cuda_stream_view> streams);
-    void give(std::uint8_t area, std::uintptr_t address, std::size_t size, heap::fence_set fences)
-        KMM_REQUIRES(in_engine);
     std::size_t unused_bytes() noexcept KMM_REQUIRES(in_engine);
     void release_surplus();
-    void note_heap_is_dry(bool is_dry) noexcept;
     void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) const noexcept;
 
     // ---- blocks of one size (engine_stocks.cpp)
@@ -281,9 +261,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     void wait_for_device() noexcept;
 
     // ---- growing and shrinking: growth.hpp
-    std::size_t free_bytes() const noexcept KMM_REQUIRES(in_engine) {
-        return heaps_[0].free_bytes() + heaps_[1].free_bytes();
-    }
     std::size_t trim(lock& held, std::size_t keep_bytes) KMM_REQUIRES(in_engine);
     void tell_added(std::uintptr_t address, std::size_t bytes, const cuda_stream_view* behind) const noexcept {
         if (registration_ != nullptr) registration_->add_region(reinterpret_cast<void*>(address), bytes, behind);
@@ -292,7 +269,6 @@ class pool_engine final : public rmm::detail::memory_holder {
         if (registration_ != nullptr) registration_->remove_region(reinterpret_cast<void*>(address), bytes);
     }
     void update_small_limit() noexcept;
-    void wait_for_growth(lock& held) KMM_REQUIRES(in_engine);
 
     // ---- when there is no more
     void* allocate_short_of_memory(std::size_t bytes, cuda_stream_view stream, refusal* why);
@@ -307,12 +283,12 @@ class pool_engine final : public rmm::detail::memory_holder {
     stock_signs signs_;
     std::atomic<std::size_t> small_limit_{0};  // requests up to this look into the stream's arena first
     std::atomic<std::size_t> release_above_{no_threshold};
-    std::atomic<bool> heap_is_dry_{false};  // it had no block for the last that looked for one
 
     engine_mutex mutex_;
     std::string name_ KMM_GUARDED_BY(in_engine);  // empty: that of the class
-    std::array<heap::heap, pool_facts::num_areas> heaps_ KMM_GUARDED_BY(in_engine);
     timelines timelines_;
+    pool_heap heap_;
+    growth_turn turn_;
     arena_table arenas_;
     arena* common_ = nullptr;   // whose free memory is ready for every stream
     arena* unknown_ = nullptr;  // of streams that cannot be told from others
@@ -335,18 +311,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     std::size_t poll_above_ KMM_GUARDED_BY(in_engine) = 64;     // recorded epochs: then all timelines are asked about
     std::size_t num_to_ask_ KMM_GUARDED_BY(in_engine) = 0;      // timelines of that round that were not asked about yet
     std::uint64_t num_steps_ KMM_GUARDED_BY(in_engine) = 0;     // arenas, blocks away and fences that were looked at
-    bool more_to_clear_ KMM_GUARDED_BY(in_engine) = false;      // in the heaps are fences that are known to have passed
-    // What is being cleared, in several steps where it is much; and how far each heap has come.
-    std::optional<timelines::progress> clearing_ KMM_GUARDED_BY(in_engine);
-    std::array<heap::heap::pruning, pool_facts::num_areas> prunings_ KMM_GUARDED_BY(in_engine);
-
-    // One thread grows at a time; others that miss wait for it and try again.
-    std::condition_variable_any grown_;
-    bool growing_ KMM_GUARDED_BY(in_engine) = false;
-    std::thread::id grower_ KMM_GUARDED_BY(in_engine);
-    std::uint64_t num_growths_ KMM_GUARDED_BY(in_engine) = 0;
-    std::size_t largest_missed_ KMM_GUARDED_BY(in_engine) = 0;  // of the requests that wait for another's growth
-
     std::unique_ptr<growth> growth_;
     upstream_growth* upstream_growth_ = nullptr;  // the same, of a pool that has an upstream
 };

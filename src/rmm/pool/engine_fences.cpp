@@ -16,10 +16,6 @@ constexpr std::size_t poll_slack = 64;
 
 // Limit of the poll interval, in frees and waits: it doubles while polls learn nothing because the device lags behind.
 constexpr std::size_t most_since_poll = 64;
-// Pieces cleared per request; the rest is left to the next requests. Clearing a piece among a hundred thousand takes
-// half a microsecond, under the lock.
-constexpr std::size_t most_cleared_at_once = 64;
-
 // Frees of many streams that are covered by events together: one of the device costs 2 ns for each stream on the host
 // driver.
 constexpr std::size_t frees_per_cover = 128;
@@ -108,7 +104,7 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
         timelines_.ask(questions);
     }
     timelines_.answer(questions);
-    clear_passed();
+    heap_.clear_passed();
     poll_after_ = passes == timelines_.num_passes() ? std::min(2 * poll_after_, most_since_poll) : poll_after;
 }
 
@@ -116,7 +112,7 @@ void pool_engine::poll(lock& held, std::size_t most_timelines) {
 /// where streams may be out of reach.
 bool pool_engine::may_gain_by_poll() const noexcept {
     if (facts_.has_stocks && last_resort_of_streams() == reach::device) return false;
-    return more_to_clear_ || timelines_.num_recorded() > 0;
+    return heap_.has_more_to_clear() || timelines_.num_recorded() > 0;
 }
 
 /// A few timelines of a round that asks about each once, so that no request waits for many answers of the driver. The
@@ -131,30 +127,6 @@ void pool_engine::poll_in_turn(lock& held) {
     note_end();  // others that come meanwhile begin no other round
     poll(held, num_asked);
     note_end();
-}
-
-/// Clears fences that are known to have passed, and forgets timelines of which nothing is left. O(most_cleared_at_once
-/// log free pieces), or O(free pieces) where an event of the device has passed.
-void pool_engine::clear_passed() {
-    if (!clearing_ || timelines_.has_device_moved()) {
-        clearing_ = timelines_.moved();
-        prunings_ = {};
-    }
-    const auto has_passed = [this](const heap::fence& f) { return timelines_.has_passed(f); };
-    bool is_done = true;
-    for (std::size_t i = 0; i < pool_facts::num_areas; ++i) {
-        if (clearing_->of_device != 0)
-            heaps_[i].prune(has_passed);
-        else
-            is_done &= heaps_[i].prune(clearing_->numbers, has_passed, &prunings_[i], most_cleared_at_once);
-    }
-    if (is_done) {
-        timelines_.note_cleared(*clearing_);
-        clearing_.reset();
-    }
-    // What has passed since this began comes next.
-    more_to_clear_ = timelines_.has_moved();
-    timelines_.forget_idle();
 }
 
 /// In a free: there may be no event for this yet. What finds no room here is fenced when it is needed.

@@ -9,7 +9,7 @@
 #include "rmm/detail/error.hpp"
 #include "rmm/pool/captures.hpp"
 #include "rmm/pool/growth.hpp"
-#include "rmm/pool/growth_mark.hpp"
+#include "rmm/pool/growth_turn.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -28,19 +28,15 @@ bool pool_engine::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     return upstream_growth_->grow_ahead(bytes, target_bytes);
 }
 
-void pool_engine::wait_for_growth(lock& held) {
-    wait(grown_, held, [this]() KMM_REQUIRES(in_engine) { return !growing_ || grower_ == std::this_thread::get_id(); });
-}
-
 std::size_t pool_engine::trim(std::size_t keep_bytes) {
     lock held(mutex_);
-    wait_for_growth(held);
+    turn_.wait_for_others(held);
     return trim(held, keep_bytes);
 }
 
 /// The caller excludes other threads that grow or shrink the pool.
 std::size_t pool_engine::trim(lock& held, std::size_t keep_bytes) {
-    const growth_mark shrinking(*this);
+    const growth_mark shrinking(turn_);
     // Memory goes back upstream in the order of the legacy stream, which must not be touched while a stream that waits
     // for it is captured.
     bool spoils = false;
@@ -56,7 +52,7 @@ std::size_t pool_engine::trim(lock& held, std::size_t keep_bytes) {
 
 virtual_source_counts pool_engine::mappings() {
     lock held(mutex_);
-    wait_for_growth(held);
+    turn_.wait_for_others(held);
     return growth_->mappings();
 }
 
@@ -68,7 +64,7 @@ pool_statistics pool_engine::statistics() {
     s.held_bytes = facts_.held_bytes();
     s.in_use_bytes = large_.bytes();
     s.num_blocks = large_.size();
-    s.largest_free_bytes = std::max(heaps_[0].largest_free_bytes(), heaps_[1].largest_free_bytes());
+    s.largest_free_bytes = heap_.largest_free_bytes();
     for (arena* a = holders_.front(); a != nullptr; a = holders_.behind(*a)) {
         const kmm::locks::Guard in(a->mutex);
         s.in_use_bytes += a->heap.live_bytes();
@@ -98,7 +94,7 @@ std::uint64_t pool_engine::num_steps() {
         const kmm::locks::Guard in(a->mutex);
         without_lock += a->num_steps;
     }
-    return without_lock + num_steps_ + timelines_.num_steps() + heaps_[0].num_steps() + heaps_[1].num_steps();
+    return without_lock + num_steps_ + timelines_.num_steps() + heap_.num_steps();
 }
 
 std::size_t pool_engine::num_remembered() {
@@ -138,7 +134,7 @@ rmm::detail::holder_figures pool_engine::figures() {
     f.takes_from_driver = facts_.traits.is_virtual;
     f.in_use_bytes = large_.bytes();
     f.num_blocks = large_.size();
-    f.largest_free_bytes = std::max(heaps_[0].largest_free_bytes(), heaps_[1].largest_free_bytes());
+    f.largest_free_bytes = heap_.largest_free_bytes();
     for (const auto& a : arenas_) {
         const kmm::locks::Guard in(a->mutex);
         f.in_use_bytes += a->heap.live_bytes();
@@ -185,7 +181,7 @@ std::size_t pool_engine::give_back(std::size_t bytes) noexcept {
     try {
         lock held(mutex_);
         // The thread that grows the pool may be waiting for memory that the caller holds.
-        if (growing_) return 0;
+        if (turn_.is_taken()) return 0;
         return trim(held, facts_.held_bytes() - std::min(bytes, facts_.held_bytes()));
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("a pool could not give memory back: ", e.what());

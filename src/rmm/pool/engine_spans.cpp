@@ -42,7 +42,7 @@ bool pool_engine::should_share(arena& a) noexcept {
 }
 
 /// A block that the stream may use without a wait.
-pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
+piece pool_engine::find_ready(std::size_t size, arena& a) {
     const std::uint64_t own = a.own_number();
     if (facts_.has_stocks)
         if (piece stocked = find_stocked(size, a)) return stocked;
@@ -55,30 +55,24 @@ pool_engine::piece pool_engine::find_ready(std::size_t size, arena& a) {
                 return {t.address, t.size_bytes, {}, &spans, t.position, false};
         }
     }
-    const std::uint8_t area = facts_.area_of(size);
-    heap::block b = heaps_[area].try_allocate_ready(size, own);
-    return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+    return heap_.take_ready(size, own);
 }
 
 /// What other streams used last: blocks of the arena that are away, whatever the heap can put together, blocks of other
 /// arenas, whole spans of which something is away. O(blocks away + arenas with spans), or what
 /// merging needs.
-pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided,
-                                            bool all_spans) {
+piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided, bool all_spans) {
     if (facts_.has_stocks) {
         if (piece fenced = take_over(a, avoided, last_use::fenced)) return fenced;
-        if (heaps_[0].free_bytes() >= size)
-            if (heap::block b = heaps_[0].try_allocate(size, a.own_number(), avoided))
-                return {b.address, b.size_bytes, std::move(b.fences)};
+        if (heap_[0].free_bytes() >= size)
+            if (piece waited_for = heap_.take(size, a.own_number(), avoided)) return waited_for;
         return take_over(a, avoided, last_use::any);
     }
     if (piece away = take_away_block(size, a, avoided)) return away;
     const auto from_heap = [&](bool all) KMM_REQUIRES(in_engine) -> piece {
         const std::size_t collected = collect_spans(all);
         if (all) growth_->note_collected(collected);
-        const std::uint8_t area = facts_.area_of(size);
-        heap::block b = heaps_[area].try_allocate(size, a.own_number(), avoided);
-        return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+        return heap_.take(size, a.own_number(), avoided);
     };
     if (piece merged = from_heap(false)) return merged;
     const bool is_small = size <= small_limit_.load(std::memory_order_relaxed);
@@ -99,7 +93,7 @@ pool_engine::piece pool_engine::find_fenced(std::size_t size, arena& a, std::spa
 }
 
 /// The beginning of the smallest block of the arena that fits and is away.
-pool_engine::piece pool_engine::take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
+piece pool_engine::take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
     const kmm::locks::Guard in(a.mutex);
     std::size_t best = a.away.size();
     std::size_t best_size = std::numeric_limits<std::size_t>::max();
@@ -138,31 +132,31 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
         heap::block b;
         // Virtual memory is aligned to the granule for the most part.
         if (facts_.traits.is_virtual) {
-            b = heaps_[area].try_allocate_ready(wanted, a.own_number());
+            b = heap_[area].try_allocate_ready(wanted, a.own_number());
             if (b && b.address % granule != 0) {
-                give(area, b.address, b.size_bytes, b.fences);
+                heap_.give(area, b.address, b.size_bytes, b.fences);
                 b = {};
             }
         }
         // So much more that a multiple of the granule begins in it.
-        if (!b) b = heaps_[area].try_allocate_ready(wanted + granule - pool_facts::unit, a.own_number());
+        if (!b) b = heap_[area].try_allocate_ready(wanted + granule - pool_facts::unit, a.own_number());
         if (!b) continue;
         const std::uintptr_t begin = align_up(b.address, granule);
         const std::uintptr_t end = b.address + b.size_bytes;
         const bool fits = span_directory::can_hold(begin, wanted) &&
                           (facts_.options.block_bytes == 0 || (begin - b.address) % facts_.options.block_bytes == 0);
         if (!fits) {
-            give(area, b.address, b.size_bytes, b.fences);
+            heap_.give(area, b.address, b.size_bytes, b.fences);
             return false;
         }
         try {
-            heaps_[area].expect_frees(std::size_t{begin > b.address} + std::size_t{begin + wanted < end});
+            heap_[area].expect_frees(std::size_t{begin > b.address} + std::size_t{begin + wanted < end});
         } catch (...) {
-            give(area, b.address, b.size_bytes, b.fences);
+            heap_.give(area, b.address, b.size_bytes, b.fences);
             throw;
         }
-        if (begin > b.address) give(area, b.address, begin - b.address, b.fences);
-        if (begin + wanted < end) give(area, begin + wanted, end - begin - wanted, b.fences);
+        if (begin > b.address) heap_.give(area, b.address, begin - b.address, b.fences);
+        if (begin + wanted < end) heap_.give(area, begin + wanted, end - begin - wanted, b.fences);
         install_span(begin, wanted, b.fences, a);
         return true;
     }
@@ -181,7 +175,7 @@ void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const 
         try {
             const std::size_t num_spans = a.heap.num_spans();
             a.heap.add_span(address, bytes, position, facts_.traits.is_virtual);
-            heaps_[facts_.span_area()].expect_fewer_frees(num_spans + 1 - a.heap.num_spans());  // one for each span
+            heap_[facts_.span_area()].expect_fewer_frees(num_spans + 1 - a.heap.num_spans());  // one for each span
             // What the stream left here before counts as freed by it.
             a.last_freed = std::max(a.last_freed, position);
             holders_.push_back(a);
@@ -190,7 +184,7 @@ void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const 
             throw;
         }
     } catch (...) {
-        give(facts_.span_area(), address, bytes, fences);
+        heap_.give(facts_.span_area(), address, bytes, fences);
         throw;
     }
     update_small_limit();
@@ -245,13 +239,13 @@ std::size_t pool_engine::collect_spans(bool all) {
             collect_from(*waiting_.take_front(), false);
     }
     if (!all) return 0;
-    const std::size_t free_before = free_bytes();
+    const std::size_t free_before = heap_.free_bytes();
     for (arena* a = holders_.front(); a != nullptr;) {
         arena* const next = holders_.behind(*a);
         collect_from(*a, true);
         a = next;
     }
-    return free_bytes() - free_before;
+    return heap_.free_bytes() - free_before;
 }
 
 void pool_engine::collect_from(arena& a, bool all) {
@@ -277,7 +271,7 @@ void pool_engine::collect_from(arena& a, bool all) {
         std::size_t next = 0;
         while (const heap::span_heap::span s = a.heap.remove_empty_span(&next)) {
             directory_.set(s.address, s.size_bytes, nullptr);
-            give_or_lose(facts_.span_area(), s.address, s.size_bytes, fence_at(s.position));
+            heap_.give_or_lose(facts_.span_area(), s.address, s.size_bytes, fence_at(s.position));
         }
     }
     if (a.heap.num_spans() == 0 && chain<arena, &arena::as_holder>::contains(a)) {
@@ -292,7 +286,7 @@ void pool_engine::collect_from(arena& a, bool all) {
 /// stays where it is.
 template<typename FenceAt>
 void pool_engine::collect_granules(arena& a, FenceAt&& fence_at) {
-    heap::heap& h = heaps_[facts_.span_area()];
+    heap::heap& h = heap_[facts_.span_area()];
     std::size_t num_expected = 0;  // frees of parts of the row that is looked at
     try {
         std::unordered_map<heap::span_heap::detached, std::size_t> away_at;
@@ -323,7 +317,7 @@ void pool_engine::collect_granules(arena& a, FenceAt&& fence_at) {
             a.expect_held();
             directory_.set(address, size, nullptr);
             for (heap::block& part : parts)
-                give_or_lose(facts_.span_area(), part.address, part.size_bytes, std::move(part.fences));
+                heap_.give_or_lose(facts_.span_area(), part.address, part.size_bytes, std::move(part.fences));
             h.expect_fewer_frees(1 + num_spans - a.heap.num_spans());
             num_spans = a.heap.num_spans();
             num_expected = 0;

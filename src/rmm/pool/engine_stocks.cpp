@@ -50,7 +50,7 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
             if (a.handle.load(std::memory_order_relaxed) != asks) return nullptr;
             bool is_found = !a.stock.empty();
             if (!is_found) {
-                if (!heap_is_dry_.load(std::memory_order_relaxed)) return nullptr;
+                if (!heap_.is_dry()) return nullptr;
                 if (has_asked)
                     a.looks_behind = start;  // the second look sees what the driver was asked about
                 else
@@ -132,7 +132,7 @@ block_stock pool_engine::split_passed(arena& other, std::size_t most) noexcept {
 }
 
 /// A block of the stream's own stock, refilled from the heap, that it may use at once.
-pool_engine::piece pool_engine::find_stocked(std::size_t size, arena& a) {
+piece pool_engine::find_stocked(std::size_t size, arena& a) {
     if (a.own_number() == heap::heap::no_timeline) return {};
     for (bool more = true; more; more = refill(size, a)) {
         const kmm::locks::Guard in(a.mutex);
@@ -145,42 +145,37 @@ pool_engine::piece pool_engine::find_stocked(std::size_t size, arena& a) {
     return {};
 }
 
-/// Requests of all threads read it.
-void pool_engine::note_heap_is_dry(bool is_dry) noexcept {
-    if (heap_is_dry_.load(std::memory_order_relaxed) != is_dry) heap_is_dry_.store(is_dry, std::memory_order_relaxed);
-}
-
 /// Moves blocks from the heap into the arena's stock; false if the heap has none that is ready for its stream.
 bool pool_engine::refill(std::size_t size, arena& a) {
-    const std::size_t num_free = heaps_[0].free_bytes() / size;
+    const std::size_t num_free = heap_[0].free_bytes() / size;
     const std::size_t share = num_free / (2 * arenas_.size());
     std::size_t count = num_free == 0 ? 0 : std::clamp<std::size_t>(share, 1, most_refilled);
     for (; count > 0; count /= 2) {
-        const heap::block b = heaps_[0].try_allocate_ready(count * size, a.own_number());
+        const heap::block b = heap_[0].try_allocate_ready(count * size, a.own_number());
         if (!b) continue;
         if (blocks_.find(b.address) == nullptr) {
-            give(0, b.address, b.size_bytes, b.fences);
+            heap_.give(0, b.address, b.size_bytes, b.fences);
             return false;
         }
         try {
-            heaps_[0].expect_frees(count - 1);
+            heap_[0].expect_frees(count - 1);
         } catch (...) {
-            give(0, b.address, b.size_bytes, b.fences);
+            heap_.give(0, b.address, b.size_bytes, b.fences);
             throw;
         }
         const std::uint64_t position = b.fences.empty() ? 0 : b.fences.begin()->position;
         const kmm::locks::Guard in(a.mutex);
         for (std::size_t i = count; i-- > 0;) enter_stock(a, *blocks_.find(b.address + i * size), position);
-        note_heap_is_dry(false);
+        heap_.note_dry(false);
         return true;
     }
-    note_heap_is_dry(true);
+    heap_.note_dry(true);
     return false;
 }
 
 /// Takes a block from another stream's stock. O(1), or O(stocks) for a block with any last use; and O(stocks that have
 /// become empty), each once.
-pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted) {
+piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted) {
     if (wanted == last_use::any) {
         collect_spans(false);
         if (piece taken = take_over(a, avoided, wanted, holders_.size(), false)) return taken;
@@ -192,8 +187,8 @@ pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_
 
 /// Tries `num_to_ask` stocks; `waits`: also those that another thread has locked. That thread may be preempted, and a
 /// wait for it here, under the engine's lock, delays all other threads.
-pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted,
-                                          std::size_t num_to_ask, bool waits) {
+piece pool_engine::take_over(arena& a, std::span<const std::uint64_t> avoided, last_use wanted, std::size_t num_to_ask,
+                             bool waits) {
     for (std::size_t n = holders_.size(); n > 0 && num_to_ask > 0; --n) {
         arena& other = *holders_.take_front();
         ++num_steps_;
@@ -217,7 +212,7 @@ pool_engine::piece pool_engine::take_over(arena& a, std::span<const std::uint64_
 }
 
 /// Under the lock of `other`: its oldest block, and of those that have passed more for the stock of `a`.
-pool_engine::piece pool_engine::take_oldest(arena& other, arena& a, last_use wanted) {
+piece pool_engine::take_oldest(arena& other, arena& a, last_use wanted) {
     piece taken;
     stocked_block& oldest = *other.stock.front();
     if (const std::uint64_t position = other.position_of(oldest); !has_passed(other, oldest)) {
@@ -286,7 +281,7 @@ bool pool_engine::ask_behind(lock& held, std::span<const heap::fence> uses) {
 
 /// Whether it has passed, says the driver. The answer serves others, too. Lets the lock go.
 bool pool_engine::asks_and_passes(lock& held, const heap::fence& use) {
-    if (ask_behind(held, std::span(&use, 1))) clear_passed();
+    if (ask_behind(held, std::span(&use, 1))) heap_.clear_passed();
     return timelines_.has_passed(use);
 }
 
@@ -297,7 +292,7 @@ bool pool_engine::ask_about(const look& seen) noexcept {
         lock held(mutex_);
         note_ended_recordings();
         const bool has_learnt = ask_behind(held, std::span(seen.waiting).first(seen.num_waiting));
-        more_to_clear_ |= has_learnt;
+        if (has_learnt) heap_.expect_more_to_clear();
         return has_learnt;
     } catch (const std::bad_alloc&) {
         return false;
@@ -326,7 +321,7 @@ void* pool_engine::hand_out_stocked(piece taken, cuda_stream_view stream) noexce
             while (stocked_block* const block = taken.more.take_front()) enter_stock(a, *block, 0);
     }
     while (stocked_block* const block = taken.more.take_front())
-        give_or_lose(0, block->address, facts_.options.block_bytes, {});
+        heap_.give_or_lose(0, block->address, facts_.options.block_bytes, {});
     return reinterpret_cast<void*>(taken.address);
 }
 
@@ -340,7 +335,7 @@ void pool_engine::put_back_stocked(piece taken) noexcept {
 /// Under the arena's lock: of its stock, or on its way there. Into the heap, behind the arena's stream and `others`.
 void pool_engine::give_stocked(const arena& a, const stocked_block& block, heap::fence_set others) noexcept {
     if (const std::uint64_t position = a.position_of(block); position != 0) others.add({a.number, position});
-    give_or_lose(0, block.address, facts_.options.block_bytes, std::move(others));
+    heap_.give_or_lose(0, block.address, facts_.options.block_bytes, std::move(others));
 }
 
 /// Under the arena's lock: into the heap, where blocks that touch become one.

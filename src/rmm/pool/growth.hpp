@@ -3,7 +3,7 @@
 // Each form owns what it was given and decides by how much the engine grows, what streams get of it ahead of requests,
 // and what goes back first. It is a part of the engine: it is handed the engine's lock, lets it go for calls of
 // upstream and of the driver, and works on the engine's heaps. Must not know: how free memory is searched. One thread
-// at a time grows or trims (growth_mark.hpp).
+// at a time grows or trims (growth_turn.hpp).
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,6 @@ namespace detail {
 class growth {
   public:
     using lock = pool_engine::lock;
-    using piece = pool_engine::piece;
 
     explicit growth(pool_engine& pool) noexcept : pool_(pool) {}
     virtual ~growth() = default;

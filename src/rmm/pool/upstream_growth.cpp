@@ -9,7 +9,7 @@
 #include "rmm/detail/format.hpp"
 #include "rmm/meant_stream.hpp"
 #include "rmm/pool/growth.hpp"
-#include "rmm/pool/growth_mark.hpp"
+#include "rmm/pool/growth_turn.hpp"
 #include "rmm/reclaim.hpp"
 
 namespace rmm {
@@ -70,7 +70,7 @@ std::size_t upstream_growth::span_for(std::size_t size, const arena&) const noex
     if (pool_.facts_.held_bytes() < min_bytes_for_arenas) return 0;
     if (parts_worth_a_span * size > pool_.small_limit_.load(std::memory_order_relaxed)) return 0;
     std::size_t bytes = granule;
-    while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= pool_.free_bytes()) bytes *= 2;
+    while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= pool_.heap_.free_bytes()) bytes *= 2;
     return bytes;
 }
 
@@ -110,7 +110,7 @@ std::optional<std::size_t> upstream_growth::first_attempt(std::size_t size, refu
 }
 
 bool upstream_growth::is_better_than_waiting(std::size_t size, const arena&) noexcept {
-    if (!pool_.facts_.has_stocks || !pool_.facts_.options.grows || pool_.growing_) return false;
+    if (!pool_.facts_.has_stocks || !pool_.facts_.options.grows || pool_.turn_.is_taken()) return false;
     // Upstream may be a pool that has an event of the device recorded for this.
     if (has_seen_captures()) return false;
     const std::size_t streams = pool_.arenas_.size();
@@ -128,9 +128,9 @@ std::size_t upstream_growth::more_rather_than_wait() const noexcept {
 }
 
 /// Takes one block for each stream, as far as the limits allow, in a single request to upstream.
-growth::piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream,
-                                                     refusal* why) {
-    const growth_mark growing(pool_);
+piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream,
+                                             refusal* why) {
+    const growth_mark growing(pool_.turn_);
     const rmm::detail::optional_request may_be_refused;
     const std::size_t most = first_attempt(size, why).value_or(0);
     const std::size_t bytes = std::min({most, pool_.arenas_.size() * size, more_rather_than_wait() / size * size});
@@ -140,14 +140,14 @@ growth::piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t siz
     return grown;
 }
 
-growth::piece upstream_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {
-    const growth_mark growing(pool_);
+piece upstream_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {
+    const growth_mark growing(pool_.turn_);
     if (const auto first = first_attempt(size, why))
         if (piece grown = take_from_upstream(held, *first, size, size, a, stream, why)) return grown;
     return exchange(held, size, a, stream, why);
 }
 
-growth::piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* why) {
+piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* why) {
     // Neither the captured stream nor the legacy one may be asked for memory: on a stream of our own.
     driver::StreamHandle own;
     driver::Status status;
@@ -169,7 +169,7 @@ growth::piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* 
             const unlocked without(held);
             a.emplace(pool_.arenas_.of(stream));
         }
-        pool_.wait_for_growth(held);
+        pool_.turn_.wait_for_others(held);
         grown = grow(held, size, **a, stream, why);
     } catch (...) {
         const unlocked without(held);
@@ -186,8 +186,8 @@ growth::piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* 
 }
 
 /// `size` bytes of a new block of upstream, which has up to `attempt`, and `least` at least.
-growth::piece upstream_growth::take_from_upstream(lock& held, std::size_t attempt, std::size_t least, std::size_t size,
-                                                  const arena& a, cuda_stream_view stream, refusal* why) {
+piece upstream_growth::take_from_upstream(lock& held, std::size_t attempt, std::size_t least, std::size_t size,
+                                          const arena& a, cuda_stream_view stream, refusal* why) {
     void* base = nullptr;
     {
         const unlocked without(held);
@@ -204,8 +204,9 @@ growth::piece upstream_growth::take_from_upstream(lock& held, std::size_t attemp
         if (pool_.facts_.options.ordered_upstream) fences.add(a.home.load()->fence_now());
         add_block(base, attempt, fences);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
-        const heap::block block = pool_.heaps_[0].take(address, size);
-        return {block.address, block.size_bytes, {}, nullptr, 0, false, 0};
+        piece taken = piece::of_heap(pool_.heap_[0].take(address, size), 0);
+        taken.fences.clear();
+        return taken;
     } catch (...) {
         if (regions_.count(address) == 0) {
             const unlocked without(held);
@@ -247,10 +248,10 @@ void* upstream_growth::ask_upstream_for(std::size_t bytes) {
 
 bool upstream_growth::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
     lock held(pool_.mutex_);
-    wait(pool_.grown_, held, [this]() KMM_REQUIRES(in_engine) { return !pool_.growing_; });
-    const growth_mark growing(pool_);
+    pool_.turn_.wait_until_free(held);
+    const growth_mark growing(pool_.turn_);
     const std::size_t room = target_bytes - std::min(target_bytes, align_up(pool_.facts_.held_bytes(), unit));
-    std::size_t attempt = std::min(room, std::max(bytes, std::exchange(pool_.largest_missed_, 0)));
+    std::size_t attempt = std::min(room, std::max(bytes, pool_.turn_.take_largest_missed()));
     if (attempt == 0) return false;
     void* base = nullptr;
     {
@@ -279,7 +280,7 @@ bool upstream_growth::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
 std::vector<heap::range> upstream_growth::unused_blocks(std::size_t bytes) {
     std::vector<heap::range> unused;
     for (const auto& [address, size_bytes] : regions_)
-        if (pool_.heaps_[0].is_free(address, size_bytes)) unused.push_back({address, size_bytes});
+        if (pool_.heap_[0].is_free(address, size_bytes)) unused.push_back({address, size_bytes});
     std::sort(unused.begin(), unused.end(),
               [](const heap::range& x, const heap::range& y) { return x.size_bytes < y.size_bytes; });
     std::size_t sum = 0;
@@ -298,8 +299,7 @@ std::vector<heap::range> upstream_growth::unused_blocks(std::size_t bytes) {
 
 /// After a refusal by the pool's maximum or by upstream: gives unused blocks back, in stream order, and asks upstream
 /// for a block that holds the request. If upstream refuses again, takes blocks of the returned sizes again.
-growth::piece upstream_growth::exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream,
-                                        refusal* why) {
+piece upstream_growth::exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why) {
     if (!pool_.facts_.options.grows || pool_.facts_.options.block_bytes != 0) return {};
     const std::size_t maximum = pool_.facts_.options.maximum_bytes;
     const bool is_limited = maximum != no_maximum;
@@ -339,21 +339,21 @@ growth::piece upstream_growth::exchange(lock& held, std::size_t size, const aren
 bool upstream_growth::give_back_block(lock& held, const heap::range& block, cuda_stream_view stream,
                                       std::uint64_t own) {
     // Taken out of the heap, so that no other thread uses the block while the lock is released.
-    heap::block taken = pool_.heaps_[0].take(block.address, block.size_bytes);
+    heap::block taken = pool_.heap_[0].take(block.address, block.size_bytes);
     if (!taken) return false;
     driver::Status status;
     bool out_of_reach = false;
     try {
         status = pool_.wait_for(held, taken.fences, stream, own, pool_.last_resort(), &out_of_reach);
     } catch (...) {
-        pool_.give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
+        pool_.heap_.give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
         throw;
     }
     if (!status.ok() || out_of_reach) {
-        pool_.give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
+        pool_.heap_.give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
         return false;
     }
-    pool_.heaps_[0].remove_taken(block.address, block.size_bytes);
+    pool_.heap_[0].remove_taken(block.address, block.size_bytes);
     regions_.erase(block.address);
     if (pool_.facts_.has_stocks) pool_.blocks_.remove_region(block.address);
     pool_.facts_.note_held(pool_.facts_.held_bytes() - block.size_bytes);
@@ -416,13 +416,13 @@ void upstream_growth::add_block(void* base, std::size_t bytes, const heap::fence
     try {
         // A copy across the border of two allocations of the driver may fail, even where they touch.
         if (pool_.facts_.has_stocks) pool_.blocks_.add_region(address, bytes);
-        pool_.heaps_[0].add_region(address, bytes, heap::border::sealed, fences);
+        pool_.heap_[0].add_region(address, bytes, heap::border::sealed, fences);
     } catch (...) {
         if (pool_.facts_.has_stocks) pool_.blocks_.remove_region(address);
         regions_.erase(noted);
         throw;
     }
-    pool_.note_heap_is_dry(false);
+    pool_.heap_.note_dry(false);
     pool_.facts_.note_held(pool_.facts_.held_bytes() + bytes);
     pool_.update_small_limit();
 }
@@ -431,7 +431,7 @@ std::size_t upstream_growth::trim(lock& held, std::size_t keep_bytes) {
     std::size_t given_back = 0;
     for (auto at = regions_.begin(); at != regions_.end() && pool_.facts_.held_bytes() > keep_bytes;) {
         const auto [address, size_bytes] = *at;
-        if (!pool_.heaps_[0].is_free(address, size_bytes)) {
+        if (!pool_.heap_[0].is_free(address, size_bytes)) {
             ++at;
             continue;
         }

@@ -8,7 +8,7 @@
 #include "rmm/detail/error.hpp"
 #include "rmm/detail/format.hpp"
 #include "rmm/pool/growth.hpp"
-#include "rmm/pool/growth_mark.hpp"
+#include "rmm/pool/growth_turn.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -117,7 +117,7 @@ std::size_t virtual_growth::most_span_holders() const noexcept {
 /// A pool of virtual memory begins empty, so every stream gets a span of its own with its first small request.
 /// Otherwise the heap, which has memory by then, would serve all small requests behind the lock that all streams share.
 bool virtual_growth::needs_own_span(std::size_t size, const arena& a) const noexcept {
-    if (pool_.growing_ || a.span_bytes() != 0) return false;
+    if (pool_.turn_.is_taken() || a.span_bytes() != 0) return false;
     if (size > std::min(pool_.small_limit_.load(std::memory_order_relaxed), granule)) return false;
     if ((a.own_number() == heap::heap::no_timeline && &a != pool_.common_) || pool_.spans_refused_ > 0) return false;
     return &a == pool_.common_ ||
@@ -131,7 +131,7 @@ bool virtual_growth::give_own_span(lock& held, std::size_t size, arena& a) {
 /// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of
 /// which it would have to wait.
 bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) noexcept {
-    if (pool_.growing_ || pool_.facts_.area_of(size) == 0 || pool_.spans_refused_ > 0) return false;
+    if (pool_.turn_.is_taken() || pool_.facts_.area_of(size) == 0 || pool_.spans_refused_ > 0) return false;
     const bool is_small = size <= pool_.small_limit_.load(std::memory_order_relaxed);
     const std::size_t bytes = is_small ? span_for(size, a) : size;
     if (pool_.facts_.held_bytes() + bytes > source_->maximum_bytes()) return false;
@@ -143,8 +143,8 @@ bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) no
 // ---- growing
 
 /// Called with a miss, by one thread at a time. An empty piece, with the cause, if there is no more.
-growth::piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_view, refusal* why) {
-    const growth_mark growing(pool_);
+piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_view, refusal* why) {
+    const growth_mark growing(pool_.turn_);
     // A small request gets granules of its stream's, if there is memory for some.
     if (size <= pool_.small_limit_.load(std::memory_order_relaxed)) {
         arena& spans = pool_.spans_of(a);
@@ -164,8 +164,7 @@ growth::piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_
     }
     // Rather than move anything for it, a request of the small area goes to the other one.
     if (const std::uint8_t area = pool_.facts_.area_of(size); area != 0 && eager_bytes() < size)
-        if (heap::block b = pool_.heaps_[0].try_allocate(size, a.own_number()))
-            return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, 0};
+        if (heap::block b = pool_.heap_[0].try_allocate(size, a.own_number())) return piece::of_heap(std::move(b), 0);
     refusal first;
     if (piece made = grow_or_move(held, size, a.own_number(), &first)) return made;
     // The device may have less to give than it seemed: then with what it has left, and with none of that.
@@ -188,9 +187,9 @@ std::size_t virtual_growth::free_of_device(lock& held) {
     return free_bytes / source_->granularity() * source_->granularity();
 }
 
-growth::piece virtual_growth::grow_idle(lock& held, std::size_t size, refusal* why) {
-    pool_.wait_for_growth(held);
-    const growth_mark growing(pool_);
+piece virtual_growth::grow_idle(lock& held, std::size_t size, refusal* why) {
+    pool_.turn_.wait_for_others(held);
+    const growth_mark growing(pool_.turn_);
     return grow_or_move(held, size, heap::heap::no_timeline, why);
 }
 
@@ -198,7 +197,7 @@ growth::piece virtual_growth::grow_idle(lock& held, std::size_t size, refusal* w
 /// span would not begin where spans must.
 bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
     const std::size_t bytes = span_for(size, a);
-    const growth_mark growing(pool_);
+    const growth_mark growing(pool_.turn_);
     if (a.window == 0)
         a.window = align_up(source_->window(num_windows_++ % pool_engine::most_holders, num_windows), granule);
     if (a.num_spans() == 0) a.grows_at = a.window;
@@ -214,7 +213,7 @@ bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
     note_source();
     if (!grown.status.ok()) return false;
     if (!add_mapped(held, pool_.facts_.span_area(), grown.made)) return false;
-    heap::heap& h = pool_.heaps_[pool_.facts_.span_area()];
+    heap::heap& h = pool_.heap_[pool_.facts_.span_area()];
     peak_bytes_ = std::max(peak_bytes_, in_use_bytes() + size);
     if (grown.made.address % granule != 0 || !span_directory::can_hold(grown.made.address, grown.made.size_bytes))
         return false;
@@ -227,7 +226,7 @@ bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
 /// the driver.
 bool virtual_growth::add_mapped(lock& held, std::uint8_t area, const heap::range& made) {
     try {
-        pool_.heaps_[area].add_region(made.address, made.size_bytes, heap::border::open);
+        pool_.heap_[area].add_region(made.address, made.size_bytes, heap::border::open);
         return true;
     } catch (const std::bad_alloc&) {
         const unlocked without(held);
@@ -243,7 +242,7 @@ std::vector<heap::free_range> virtual_growth::free_ranges() {
     std::vector<heap::free_range> free;
     const bool streams_only = pool_.last_resort() == pool_engine::reach::streams;
     for (std::uint8_t i = 0; i < pool_facts::num_areas; ++i)
-        pool_.heaps_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
+        pool_.heap_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
             const bool ready = std::all_of(fences.begin(), fences.end(),
                                            [this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
             if (!ready && streams_only &&
@@ -267,8 +266,8 @@ struct virtual_growth::taken_ranges {
 
     explicit taken_ranges(pool_engine& of) noexcept : pool(of) {}
     ~taken_ranges() {
-        for (part& p : moved) pool.give_or_lose(p.area, p.where.address, p.where.size_bytes, std::move(p.fences));
-        if (kept) pool.give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
+        for (part& p : moved) pool.heap_.give_or_lose(p.area, p.where.address, p.where.size_bytes, std::move(p.fences));
+        if (kept) pool.heap_.give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
     }
     taken_ranges(const taken_ranges&) = delete;
     taken_ranges& operator=(const taken_ranges&) = delete;
@@ -283,13 +282,13 @@ struct virtual_growth::taken_ranges {
             while (at->where.end() <= m.address) ++at;
             for (auto f = at; f != free.end() && f->where.address < m.end(); ++f) {
                 const std::uintptr_t begin = std::max(f->where.address, m.address);
-                heap::block b = pool.heaps_[f->area].take(begin, std::min(f->where.end(), m.end()) - begin);
+                heap::block b = pool.heap_[f->area].take(begin, std::min(f->where.end(), m.end()) - begin);
                 RMM_EXPECTS(b, "a pool of virtual memory planned to move memory that is in use");
                 moved.push_back({{b.address, b.size_bytes}, static_cast<std::uint8_t>(f->area), std::move(b.fences)});
             }
         }
         kept_area = area;
-        kept = pool.heaps_[area].take(plan.kept.address, plan.kept.size_bytes);
+        kept = pool.heap_[area].take(plan.kept.address, plan.kept.size_bytes);
     }
     /// Of what is moved.
     heap::fence_set users() const {
@@ -317,7 +316,7 @@ driver::Status virtual_growth::remap(lock& held, const heap::move_plan& plan, st
     }
     note_source();
     const std::vector<taken_ranges::part> moved = std::exchange(taken.moved, {});
-    for (const taken_ranges::part& p : moved) pool_.heaps_[p.area].remove_taken(p.where.address, p.where.size_bytes);
+    for (const taken_ranges::part& p : moved) pool_.heap_[p.area].remove_taken(p.where.address, p.where.size_bytes);
     if (made.status.ok()) {
         bool is_noted = true;
         for (const heap::range& m : made.ranges) is_noted &= add_mapped(held, area, m);
@@ -336,8 +335,8 @@ driver::Status virtual_growth::remap(lock& held, const heap::move_plan& plan, st
 
 /// Maps memory, fresh or from elsewhere in the pool, so that `size` bytes lie in a row. The host waits for the users of
 /// what is moved.
-growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
-                                           std::size_t fresh_bytes) {
+piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
+                                   std::size_t fresh_bytes) {
     const std::uint8_t area = pool_.facts_.area_of(size);
     peak_bytes_ = std::max(peak_bytes_, in_use_bytes() + size);
     const std::vector<heap::free_range> free = free_ranges();
@@ -367,8 +366,7 @@ growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::ui
         why->reason = "the device has no more memory to map";
         return {};
     }
-    heap::block b = pool_.heaps_[area].try_allocate(size, own);
-    return {b.address, b.size_bytes, std::move(b.fences), nullptr, 0, false, area};
+    return pool_.heap_.take(size, own);
 }
 
 /// Cuts the physical piece in which the block ends, at the block's end, before the block is used: the free rest of a
@@ -376,14 +374,14 @@ growth::piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::ui
 /// the way, and the remaining part of the block is in the heap again.
 bool virtual_growth::cut_behind(lock& held, piece* taken) {
     if (!*taken || taken->from != nullptr) return true;
-    if (pool_.growing_ && pool_.grower_ != std::this_thread::get_id()) return true;  // the source is at work
+    if (pool_.turn_.is_of_another_thread()) return true;  // the source is at work
     const std::uintptr_t end = taken->address + taken->size_bytes;
     const std::uintptr_t at = align_up(end, source_->granularity());
     const heap::range whole = source_->piece_across(at);
-    const std::size_t fitting = source_->fitting_piece(pool_.facts_.held_bytes() - pool_.free_bytes());
+    const std::size_t fitting = source_->fitting_piece(pool_.facts_.held_bytes() - pool_.heap_.free_bytes());
     if (whole.address < taken->address || !heap::is_worth_cutting(whole.size_bytes, fitting)) return true;
     // Takes the rest out of the heap, so that no other thread uses the piece while the lock is released.
-    heap::heap& h = pool_.heaps_[taken->area];
+    heap::heap& h = pool_.heap_[taken->area];
     heap::block rest;
     try {
         rest = h.take(end, whole.end() - end);
@@ -397,7 +395,7 @@ bool virtual_growth::cut_behind(lock& held, piece* taken) {
         all.add(rest.fences);
         all.prune([this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
         if (all.empty() || fitting * fitting_pieces_in_largest <= source_->largest_piece_bytes()) {
-            const growth_mark cutting(pool_);
+            const growth_mark cutting(pool_.turn_);
             bool out_of_reach = false;
             done.status = pool_.wait_on_host(held, all, pool_.last_resort(), &out_of_reach);
             if (out_of_reach) done.status = {driver::Code::not_ready, 0};
@@ -414,12 +412,12 @@ bool virtual_growth::cut_behind(lock& held, piece* taken) {
         // It stays whole.
     }
     if (done.mapped.size_bytes != 0) {
-        pool_.give_or_lose(taken->area, rest.address, rest.size_bytes, std::move(rest.fences));
+        pool_.heap_.give_or_lose(taken->area, rest.address, rest.size_bytes, std::move(rest.fences));
         return true;
     }
     h.remove_taken(whole.address, whole.size_bytes);
     if (taken->address < whole.address)
-        pool_.give_or_lose(taken->area, taken->address, whole.address - taken->address, std::move(taken->fences));
+        pool_.heap_.give_or_lose(taken->area, taken->address, whole.address - taken->address, std::move(taken->fences));
     else
         h.expect_fewer_frees(1);
     return false;
@@ -431,7 +429,7 @@ void virtual_growth::return_region(std::uint8_t area, const heap::range& region,
     try {
         heap::fence_set unpassed = fences;
         unpassed.prune([this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
-        pool_.heaps_[area].add_region(region.address, region.size_bytes, heap::border::open, unpassed);
+        pool_.heap_[area].add_region(region.address, region.size_bytes, heap::border::open, unpassed);
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
@@ -471,7 +469,7 @@ std::size_t virtual_growth::trim(lock& held, std::size_t keep_bytes) {
     if (pool_.facts_.held_bytes() <= keep_bytes) return given_back;
     if (!without_lock([&] { return source_->release_spare(); }).status.ok()) return given_back;
     for (std::uint8_t area = 0; area < pool_facts::num_areas; ++area) {
-        heap::heap& h = pool_.heaps_[area];
+        heap::heap& h = pool_.heap_[area];
         h.merge_all();  // a physical piece may lie under several pieces with different fences
         std::vector<heap::range> whole;
         h.for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set&) {
@@ -486,18 +484,18 @@ std::size_t virtual_growth::trim(lock& held, std::size_t keep_bytes) {
             try {
                 status = pool_.wait_on_host(held, taken.fences, pool_.last_resort(), &out_of_reach);
             } catch (...) {
-                pool_.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
+                pool_.heap_.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
                 throw;
             }
             if (!status.ok() || out_of_reach) {
-                pool_.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
+                pool_.heap_.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
                 return given_back;
             }
             virtual_source::trimming t;
             try {
                 t = without_lock([&] { return trim_source(r); });
             } catch (...) {
-                pool_.give_or_lose(area, taken.address, taken.size_bytes, {});
+                pool_.heap_.give_or_lose(area, taken.address, taken.size_bytes, {});
                 throw;
             }
             h.remove_taken(r.address, r.size_bytes);
