@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "driver/locks.hpp"
-#include "rmm/pool/engine.hpp"
+#include "rmm/status.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -103,11 +103,28 @@ constexpr std::size_t timelines_per_bind = 64;
 // Timelines without an arena that accumulate before `forget_what_left` runs.
 constexpr std::size_t most_left = 64;
 
+std::uint64_t next_uid() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 }  // namespace
 
+arena_table::arena_table(pool_facts& facts, engine_mutex& mutex, timelines& streams, pool_heap& heap,
+                         pool_fences& fences, stock_signs& signs)
+    : facts_(facts), mutex_(mutex), timelines_(streams), heap_(heap), fences_(fences), signs_(signs), uid_(next_uid()) {
+    lock held(mutex_);
+    common_ = &add();
+    common_->kind = stream_kind::unknown;
+    common_->number = heap::heap::no_timeline;
+    // Made now, so that a free has it where the host has no memory for another.
+    unknown_ = &bind(held, {stream_kind::unknown, rmm::detail::unknown_number, nullptr}, arena::no_stream());
+}
+
+/// One without a stream.
 arena& arena_table::add() {
     arena& a = *arenas_.emplace_back(std::make_unique<arena>());
-    num_arenas_.store(arenas_.size(), std::memory_order_relaxed);
+    facts_.arenas.store(arenas_.size(), std::memory_order_relaxed);
     return a;
 }
 
@@ -125,12 +142,12 @@ arena* arena_table::at_hand(cudaStream_t handle, bool* same_stream) noexcept {
     }
     *same_stream = false;
     driver::CaptureStatus captured = driver::CaptureStatus::none;
-    if (!driver_.capture_status(driver::StreamHandle{handle}, &captured, nullptr).ok() ||
+    if (!facts_.driver.capture_status(driver::StreamHandle{handle}, &captured, nullptr).ok() ||
         captured != driver::CaptureStatus::none)
         return a;
     if (kind == stream_kind::foreign) {
         std::uint64_t id = 0;
-        *same_stream = driver_.stream_id(driver::StreamHandle{handle}, &id).ok() &&
+        *same_stream = facts_.driver.stream_id(driver::StreamHandle{handle}, &id).ok() &&
                        rmm::detail::foreign_number(id) == a->number.load(std::memory_order_relaxed);
     } else if (kind == stream_kind::per_thread) {
         *same_stream = true;
@@ -138,7 +155,8 @@ arena* arena_table::at_hand(cudaStream_t handle, bool* same_stream) noexcept {
         *same_stream = true;
     } else {
         // Some stream of ours was made or destroyed since.
-        *same_stream = identify(driver_, cuda_stream_view{handle}).number == a->number.load(std::memory_order_relaxed);
+        *same_stream =
+            identify(facts_.driver, cuda_stream_view{handle}).number == a->number.load(std::memory_order_relaxed);
         if (*same_stream) known->generation = now;
     }
     return a;
@@ -156,7 +174,7 @@ std::optional<arena_call> arena_table::bound(cuda_stream_view stream) noexcept {
     arena* const a = at_hand(handle, &same_stream);
     if (a == nullptr || !same_stream) return std::nullopt;
     if (a->kind.load(std::memory_order_relaxed) != stream_kind::foreign) return arena_call(*a);
-    const lock held(pool_.mutex_);
+    const lock held(mutex_);
     return call_on(held, *a, handle);
 }
 
@@ -166,13 +184,14 @@ arena_call arena_table::of(cuda_stream_view stream) {
     const std::uint64_t generation = rmm::detail::owned_streams_generation();
     stream_identity who;
     if (handle != rmm::detail::legacy_stream_handle())
-        who = is_captured(driver_, stream) ? stream_identity{stream_kind::unknown, rmm::detail::unknown_number, nullptr}
-                                           : identify(driver_, stream);
+        who = is_captured(facts_.driver, stream)
+                  ? stream_identity{stream_kind::unknown, rmm::detail::unknown_number, nullptr}
+                  : identify(facts_.driver, stream);
     // The pool's events are those of its device; a stream of another one is waited for where it frees.
     if ((who.kind == stream_kind::foreign || who.kind == stream_kind::owned) &&
-        is_of_other_device(driver_, pool_.facts_.device, stream))
+        is_of_other_device(facts_.driver, facts_.device, stream))
         who = {stream_kind::unknown, rmm::detail::unknown_number, nullptr};
-    lock held(pool_.mutex_);
+    lock held(mutex_);
     arena* const* const known = by_number_.find(who.number + 1);
     arena& a = known != nullptr ? **known : bind(held, who, handle);
     if (who.kind != stream_kind::unknown) remember({uid_, handle, &a, generation}, known != nullptr);
@@ -180,8 +199,39 @@ arena_call arena_table::of(cuda_stream_view stream) {
     return arena_call(a);
 }
 
+arena& arena_table::of_free(cuda_stream_view stream) {
+    try {
+        return *of(stream);
+    } catch (const std::bad_alloc&) {
+        return *unknown_;  // an event of the device covers it
+    }
+}
+
+/// No event of the pool's device would cover what is freed on it.
+void arena_table::wait_if_of_other_device(cuda_stream_view stream) noexcept {
+    if (!is_of_other_device(facts_.driver, facts_.device, stream)) return;
+    rmm::detail::report_failure(facts_.driver.synchronize_stream(rmm::detail::handle_of(stream)),
+                                "wait for a stream of another device");
+}
+
+heap::fence arena_table::fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder) {
+    heap::fence now;
+    with_home(stream, [&](arena& a, timeline& home) {
+        *recorder = &a;
+        a.count_free(bytes);
+        now = home.fence_now();
+    });
+    return now;
+}
+
+void arena_table::record_if_due(arena& a, cuda_stream_view stream) {
+    if (!fences_.should_record(a)) return;
+    bool same_stream = false;
+    if (at_hand(normalized(stream), &same_stream) == &a && same_stream) fences_.record(a, stream);
+}
+
 arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t handle) {
-    pool_.note_ended_recordings();
+    fences_.note_ended_recordings();
     const bool has_handle = who.kind != stream_kind::per_thread && who.kind != stream_kind::unknown;
     if (has_handle)
         if (const auto stale = by_handle_.find(handle); stale != by_handle_.end()) orphan(*stale->second);
@@ -189,7 +239,7 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
         std::find(taken_unused_.begin(), taken_unused_.end(), who.number + 1) != taken_unused_.end())
         kept_unused_ = std::min(2 * kept_unused_, most_kept_unused);
     orphan_unused();
-    if (pool_.timelines_.num_left() > forget_above_) forget_what_left(held);
+    if (timelines_.num_left() > forget_above_) forget_what_left(held);
     arena* a = who.kind == stream_kind::unknown ? nullptr : take_clean_orphan(held);
     if (arena* const* const meanwhile = by_number_.find(who.number + 1)) {
         if (a != nullptr) orphans_.push_front(*a);
@@ -197,32 +247,27 @@ arena& arena_table::bind(lock& held, const stream_identity& who, cudaStream_t ha
     }
     if (a == nullptr) a = &add();
     try {
-        if (pool_.facts_.has_stocks && who.kind != stream_kind::unknown) {
+        if (facts_.has_stocks && who.kind != stream_kind::unknown) {
             const kmm::locks::Guard in(a->mutex);
-            if (a->stock.sign() == nullptr) a->stock.set_sign(pool_.signs_.add(*a));
+            if (a->stock.sign() == nullptr) a->stock.set_sign(signs_.add(*a));
         }
-        timeline& home = pool_.timelines_.at(who);
+        timeline& home = timelines_.at(who);
         by_number_.reserve_one();
         if (has_handle) by_handle_[handle] = a;
         by_number_.insert(who.number + 1, a);
         const kmm::locks::Guard in(a->mutex);
-        pool_.timelines_.hold(home);
+        timelines_.hold(home);
         if (stock_sign* const sign = a->stock.sign()) {
             // Its last timeline may be shown by the arena of a stream that has come back.
             if (timeline* before = a->home; before != nullptr && before->shown == &sign->home)
                 timelines::show(*before, nullptr);
             timelines::show(home, &sign->home);
         }
-        if (timeline* before = a->home) pool_.timelines_.let_go(*before);
+        if (timeline* before = a->home) timelines_.let_go(*before);
         a->home = &home;
         a->number = who.number;
         a->kind = who.kind;
-        a->num_unrecorded = 0;
-        a->unrecorded_bytes = 0;
-        a->event_spacing = 1;
-        a->num_unneeded = 0;
-        a->searches_seen = pool_.num_failed_searches_;
-        a->num_recordings = 0;
+        fences_.begin_anew(*a);
         a->drained_at = arena::never;
         ++a->term;  // the previous stream has passed all frees in the stock
         a->stock.cover();
@@ -251,7 +296,7 @@ void arena_table::orphan_unused() noexcept {
     for (std::size_t i = std::min(arenas_looked_at, arenas_.size()); i > 0; --i) {
         next_looked_at_ = (next_looked_at_ + 1) % arenas_.size();
         arena& a = *arenas_[next_looked_at_];
-        ++pool_.num_steps_;
+        ++num_steps_;
         if (a.handle == arena::no_stream()) continue;
         bool is_over = false;
         switch (a.kind.load(std::memory_order_relaxed)) {
@@ -275,7 +320,7 @@ bool arena_table::is_clean(arena& a, std::uint64_t* last_freed) noexcept {
     const kmm::locks::Guard in(a.mutex);
     *last_freed = a.last_freed;
     const timeline* const home = a.home.load();
-    return home == nullptr || pool_.timelines_.has_passed({home->number, a.last_freed}) ||
+    return home == nullptr || timelines_.has_passed({home->number, a.last_freed}) ||
            (a.heap.num_spans() == 0 && a.away.empty() && a.stock.empty());
 }
 
@@ -285,20 +330,20 @@ arena* arena_table::take_clean_orphan(lock& held) {
     for (std::size_t n = std::min(max_orphans_asked, orphans_.size()); n > 0 && !orphans_.empty(); --n) {
         // Off the list, no other thread takes it during the driver call, and it keeps its timeline.
         arena* const a = orphans_.take_front();
-        ++pool_.num_steps_;
+        ++num_steps_;
         std::uint64_t last_freed = 0;
         try {
             if (is_clean(*a, &last_freed)) return a;
             std::vector<timelines::question> few;
-            pool_.timelines_.add_questions_about(*a->home.load(), last_freed, &few);
+            timelines_.add_questions_about(*a->home.load(), last_freed, &few);
             if (few.empty()) {
                 is_uncovered = true;
             } else {
                 {
                     const unlocked without(held);
-                    pool_.timelines_.ask(few);
+                    timelines_.ask(few);
                 }
-                pool_.timelines_.answer(few);
+                timelines_.answer(few);
             }
         } catch (...) {
             orphans_.push_back(*a);
@@ -308,28 +353,36 @@ arena* arena_table::take_clean_orphan(lock& held) {
         orphans_.push_back(*a);
     }
     ++binds_since_device_event_;
-    if (is_uncovered && pool_.may_record_device() &&
-        binds_since_device_event_ * timelines_per_bind >= pool_.timelines_.size())
-        pool_.cover_by_device(held);
+    if (is_uncovered && fences_.may_record_device() &&
+        binds_since_device_event_ * timelines_per_bind >= timelines_.size())
+        cover_by_device(held);
     return nullptr;
+}
+
+/// Records an event of the device, which covers all frees so far. Releases the lock meanwhile.
+void arena_table::cover_by_device(lock& held) {
+    recording now;
+    if (!fences_.begin_device_recording(held, &now)) return;
+    binds_since_device_event_ = 0;
+    fences_.record_device(held, now);
 }
 
 /// Forgets timelines without an arena whose frees have all passed; covers the others by an event of the device.
 void arena_table::forget_what_left(lock& held) {
     for (const bool again : {true, false}) {
-        if (pool_.timelines_.num_recorded() > 0) {
-            std::vector<timelines::question> questions = pool_.timelines_.questions(most_left);
+        if (timelines_.num_recorded() > 0) {
+            std::vector<timelines::question> questions = timelines_.questions(most_left);
             {
                 const unlocked without(held);
-                pool_.timelines_.ask(questions);
+                timelines_.ask(questions);
             }
-            pool_.timelines_.answer(questions);
+            timelines_.answer(questions);
         }
-        pool_.heap_.clear_passed();
-        if (!again || pool_.timelines_.num_left() <= most_left || !pool_.may_record_device()) break;
-        pool_.cover_by_device(held);
+        heap_.clear_passed();
+        if (!again || timelines_.num_left() <= most_left || !fences_.may_record_device()) break;
+        cover_by_device(held);
     }
-    forget_above_ = pool_.timelines_.num_left() + most_left;
+    forget_above_ = timelines_.num_left() + most_left;
 }
 
 }  // namespace detail

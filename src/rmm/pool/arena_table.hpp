@@ -2,12 +2,11 @@
 //
 // Each stream that calls a pool gets an arena. When the stream has ended, or was not seen for long while there are
 // many, the arena is an orphan, and goes to a new stream once the work of the last one has passed. Owns: the arenas.
-// Must not know: addresses, upstream. A collaborator of the engine, whose lock it takes or is handed; functions that
-// any thread may call without the lock say so.
+// Must not know: addresses, upstream. It takes the engine's lock or is handed it; functions that any thread may call
+// without the lock say so.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,12 +14,18 @@
 #include <unordered_map>
 #include <vector>
 
-#include "driver/driver.hpp"
+#include "driver/locks.hpp"
 #include "rmm/cuda_stream_view.hpp"
 #include "rmm/heap/address_map.hpp"
 #include "rmm/pool/arena.hpp"
 #include "rmm/pool/chain.hpp"
 #include "rmm/pool/engine_mutex.hpp"
+#include "rmm/pool/pool_facts.hpp"
+#include "rmm/pool/pool_fences.hpp"
+#include "rmm/pool/pool_heap.hpp"
+#include "rmm/pool/stock_signs.hpp"
+#include "rmm/pool/stream_state.hpp"
+#include "rmm/pool/timeline.hpp"
 #include "rmm/stream_registry.hpp"
 
 namespace rmm {
@@ -28,15 +33,13 @@ inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
-class pool_engine;
-
 class arena_table {
   public:
     using lock = engine_lock;
 
-    /// `uid`: no pool of the process has had it before. Throws std::bad_alloc.
-    arena_table(pool_engine& pool, driver::Driver& driver, std::uint64_t uid)
-        : pool_(pool), driver_(driver), uid_(uid) {}
+    /// `signs`: gets one of each arena that may have a stock. Throws std::bad_alloc.
+    arena_table(pool_facts& facts, engine_mutex& mutex, timelines& streams, pool_heap& heap, pool_fences& fences,
+                stock_signs& signs);
     arena_table(const arena_table&) = delete;
     arena_table& operator=(const arena_table&) = delete;
 
@@ -49,33 +52,62 @@ class arena_table {
     std::optional<arena_call> bound(cuda_stream_view stream) noexcept;
     /// Of any stream, which is identified now. May throw std::bad_alloc. Calls the driver.
     arena_call of(cuda_stream_view stream);
-    std::size_t size() const noexcept { return num_arenas_.load(std::memory_order_relaxed); }
+    /// Calls f(arena, home) under the lock of the arena that works for the stream, whose timeline `home` is. Where the
+    /// host has no memory for an arena, that of streams that cannot be told from others.
+    template<typename F>
+    void with_home(cuda_stream_view stream, F&& f) {
+        const cudaStream_t handle = normalized(stream);
+        for (arena* a = at_hand(handle, nullptr);; a = nullptr) {
+            if (a == nullptr) a = &of_free(stream);
+            const bool is_unknown = a->kind.load(std::memory_order_relaxed) == rmm::detail::stream_kind::unknown;
+            if (is_unknown) wait_if_of_other_device(stream);
+            // The timeline stays while the arena calls it its own.
+            const kmm::locks::Guard in(a->mutex);
+            const cudaStream_t works_for = a->handle.load(std::memory_order_relaxed);
+            timeline& home = *a->home.load(std::memory_order_relaxed);
+            if ((works_for == handle && !home.has_ended()) ||
+                a->kind.load(std::memory_order_relaxed) == rmm::detail::stream_kind::unknown)
+                return f(*a, home);
+        }
+    }
+    /// Where the stream is now, in the words of its timeline; counts a free of `bytes`. `*recorder`: its arena.
+    heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
+    /// Behind a free that brought the stream, of the arena: its event, if one is due.
+    void record_if_due(arena& a, cuda_stream_view stream);
+    /// Its free memory is ready for every stream.
+    arena& common() noexcept { return *common_; }
 
     // ---- under the lock
 
-    /// One without a stream.
-    arena& add() KMM_REQUIRES(in_engine);
     /// For a call that relies on its being its stream's, of an arena that was so just now.
     std::optional<arena_call> call_on(const lock& held, arena& a, cudaStream_t handle) noexcept KMM_REQUIRES(in_engine);
     /// Lets the lock go for the driver. O(1): looks at a few arenas whose streams may be gone.
     arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle) KMM_REQUIRES(in_engine);
+    std::uint64_t num_steps() const noexcept KMM_REQUIRES(in_engine) { return num_steps_; }
     auto begin() const noexcept KMM_REQUIRES(in_engine) { return arenas_.begin(); }
     auto end() const noexcept KMM_REQUIRES(in_engine) { return arenas_.end(); }
-    /// An event of the device was recorded.
-    void note_device_event() noexcept KMM_REQUIRES(in_engine) { binds_since_device_event_ = 0; }
 
   private:
+    arena& add() KMM_REQUIRES(in_engine);
+    arena& of_free(cuda_stream_view stream);
+    void wait_if_of_other_device(cuda_stream_view stream) noexcept;
+    void cover_by_device(lock& held) KMM_REQUIRES(in_engine);
     arena* take_clean_orphan(lock& held) KMM_REQUIRES(in_engine);
     bool is_clean(arena& a, std::uint64_t* last_freed) noexcept;
     void orphan(arena& a) noexcept KMM_REQUIRES(in_engine);
     void orphan_unused() noexcept KMM_REQUIRES(in_engine);
     void forget_what_left(lock& held) KMM_REQUIRES(in_engine);
 
-    pool_engine& pool_;
-    driver::Driver& driver_;
-    const std::uint64_t uid_;
+    pool_facts& facts_;
+    engine_mutex& mutex_;
+    timelines& timelines_;
+    pool_heap& heap_;
+    pool_fences& fences_;
+    stock_signs& signs_;
+    const std::uint64_t uid_;  // no pool of the process has had it before
     std::vector<std::unique_ptr<arena>> arenas_ KMM_GUARDED_BY(in_engine);
-    std::atomic<std::size_t> num_arenas_{0};
+    arena* common_ = nullptr;
+    arena* unknown_ = nullptr;                                          // of streams that cannot be told from others
     heap::address_map<arena*, 0> by_number_ KMM_GUARDED_BY(in_engine);  // by number and one
     std::unordered_map<cudaStream_t, arena*> by_handle_ KMM_GUARDED_BY(in_engine);
     chain<arena, &arena::as_orphan> orphans_ KMM_GUARDED_BY(in_engine);
@@ -86,6 +118,7 @@ class arena_table {
     std::size_t num_taken_unused_ KMM_GUARDED_BY(in_engine) = 0;
     std::size_t
         binds_since_device_event_ KMM_GUARDED_BY(in_engine) = 0;  // of streams that found no arena they could take over
+    std::uint64_t num_steps_ KMM_GUARDED_BY(in_engine) = 0;       // arenas that were looked at
     std::size_t forget_above_ KMM_GUARDED_BY(in_engine) = 0;      // timelines without an arena
 };
 

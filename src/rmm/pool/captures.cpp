@@ -54,7 +54,7 @@ capture_heap* captures::begin(lock& held, cuda_stream_view stream, std::uint64_t
 void* captures::allocate(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why) {
     note_capture();
     lock held(pool_.mutex_);
-    pool_.note_ended_recordings();
+    pool_.fences_.note_ended_recordings();
     release_ended();
     capture_heap* c = find(id);
     if (c == nullptr) c = begin(held, stream, id, why);
@@ -148,7 +148,7 @@ void captures::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t addr
 piece captures::find_idle(lock& held, std::size_t size) {
     const auto idle = [&]() KMM_REQUIRES(in_engine) { return pool_.heap_.take_ready(size, heap::heap::no_timeline); };
     if (piece found = idle()) return found;
-    if (pool_.heap_.has_more_to_clear() || pool_.timelines_.num_recorded() > 0) pool_.poll(held);
+    if (pool_.heap_.has_more_to_clear() || pool_.timelines_.num_recorded() > 0) pool_.fences_.poll(held);
     pool_.collect_spans(pool_.facts_.has_stocks);
     if (piece found = idle()) return found;
     pool_.collect_spans(true);
@@ -159,7 +159,8 @@ piece captures::find_idle(lock& held, std::size_t size) {
 piece captures::grow_idle(lock& held, std::size_t size, refusal* why) {
     if (piece found = pool_.heap_.take(size, heap::heap::no_timeline)) {
         bool out_of_reach = false;
-        if (pool_.wait_on_host(held, found.fences, pool_engine::reach::streams, &out_of_reach).ok() && !out_of_reach) {
+        if (pool_.fences_.wait_on_host(held, found.fences, timelines::reach::streams, &out_of_reach).ok() &&
+            !out_of_reach) {
             found.fences.clear();
             return found;
         }
@@ -172,7 +173,8 @@ piece captures::grow_idle(lock& held, std::size_t size, refusal* why) {
 piece captures::idle_or_nothing(lock& held, piece taken, refusal* why) {
     if (!taken || taken.fences.empty()) return taken;
     bool out_of_reach = false;
-    if (pool_.wait_on_host(held, taken.fences, pool_engine::reach::streams, &out_of_reach).ok() && !out_of_reach) {
+    if (pool_.fences_.wait_on_host(held, taken.fences, timelines::reach::streams, &out_of_reach).ok() &&
+        !out_of_reach) {
         taken.fences.clear();
         return taken;
     }
@@ -200,8 +202,8 @@ bool captures::free(std::uintptr_t address, std::size_t bytes, std::span<const c
     if (id == 0) {
         for (cuda_stream_view stream : streams) {
             arena* recorder = nullptr;
-            fences.add(pool_.fence_now(stream, pool_.facts_.size_of(bytes), &recorder));
-            if (pool_.should_record(*recorder)) pool_.record(*recorder, stream);
+            fences.add(pool_.arenas_.fence_now(stream, pool_.facts_.size_of(bytes), &recorder));
+            pool_.arenas_.record_if_due(*recorder, stream);
         }
     }
     std::size_t true_size = 0;

@@ -32,11 +32,6 @@ constexpr std::size_t requests_per_refused_span = 256;
 // Limit on the timelines out of reach whose memory one search avoids.
 constexpr std::size_t most_avoided = 16;
 
-std::uint64_t next_uid() noexcept {
-    static std::atomic<std::uint64_t> last{0};
-    return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
 }  // namespace
 
 pool_engine::pool_engine(const growth_traits& traits, const pool_options& options)
@@ -46,21 +41,11 @@ pool_engine::pool_engine(const growth_traits& traits, const pool_options& option
       timelines_(facts_.driver, facts_.device, mutex_.gone()),
       heap_(facts_, timelines_),
       turn_(facts_.device),
-      arenas_(*this, facts_.driver, next_uid()),
+      fences_(facts_, mutex_, timelines_, heap_),
+      arenas_(facts_, mutex_, timelines_, heap_, fences_, signs_),
+      uncovered_(arenas_.common().mutex),
       captures_(std::make_unique<captures>(*this)),
-      poll_after_(poll_after) {
-    uncovered_.reserve(most_uncovered);
-    common_uncovered_.reserve(most_uncovered);
-    common_ = &arenas_.add();
-    common_->kind = stream_kind::unknown;
-    common_->number = heap::heap::no_timeline;
-    {
-        // Made now, so that a free has it where the host has no memory for another.
-        lock held(mutex_);
-        unknown_ =
-            &arenas_.bind(held, {stream_kind::unknown, rmm::detail::unknown_number, nullptr}, arena::no_stream());
-    }
-}
+      common_(&arenas_.common()) {}
 
 pool_engine::pool_engine(std::unique_ptr<virtual_source> source, const pool_options& options)
     : pool_engine(virtual_growth::traits_of(*source), options) {
@@ -88,16 +73,16 @@ pool_engine::~pool_engine() {
     try {
         lock held(mutex_);
         bool out_of_reach = false;
-        const driver::Status status = wait_for(held, timelines_.outstanding(), cuda_stream_view{},
-                                               heap::heap::no_timeline, reach::device, &out_of_reach);
-        if (!status.ok() || out_of_reach) wait_for_device();
+        const driver::Status status = fences_.wait_for(held, timelines_.outstanding(), cuda_stream_view{},
+                                                       heap::heap::no_timeline, reach::device, &out_of_reach);
+        if (!status.ok() || out_of_reach) fences_.wait_for_device();
         // Virtual memory is unmapped at once, not in stream order.
         if (facts_.traits.is_virtual) {
             const unlocked without(held);
             rmm::detail::report_failure(facts_.driver.synchronize_stream({}), "wait for the users of a pool's memory");
         }
     } catch (const std::bad_alloc&) {
-        wait_for_device();
+        fences_.wait_for_device();
     }
     if (growth_ != nullptr) growth_->release();  // none where the host had no memory for it
 }
@@ -211,13 +196,7 @@ void* pool_engine::allocate_slowly(std::size_t size, cuda_stream_view stream, ar
 /// Maintenance before a search: ended captures, events, polls, and a span for the arena.
 void pool_engine::tend(lock& held, std::size_t size, arena& a) {
     captures_->release_ended();
-    if (should_cover()) cover(held);
-    if (timelines_.num_recorded() > poll_above_ || num_to_ask_ > 0)
-        poll_in_turn(held);
-    else if (num_since_poll_ >= poll_after_ && timelines_.num_recorded() > 0)
-        poll(held, timelines_per_poll());
-    else if (heap_.has_more_to_clear() && heap_.free_bytes() > 0)
-        heap_.clear_passed();  // fences of what is free in a heap
+    fences_.catch_up(held, uncovered_);
     if (!facts_.has_stocks && size <= small_limit_.load(std::memory_order_relaxed)) {
         a.shares = should_share(a);
         arena& spans = spans_of(a);
@@ -233,7 +212,7 @@ void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda
     bool in_vain = false;
     bool takes_all_spans = growth_->comes_after_arenas(size);
     for (;;) {
-        note_ended_recordings();
+        fences_.note_ended_recordings();
         if (piece ready = find_ready(size, a)) {
             if (!growth_->cut_behind(held, &ready)) continue;
             return hand_out(std::move(ready), stream);
@@ -243,11 +222,12 @@ void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda
             if (put_best_stock_first(held, a, may_ask))
                 if (piece best = take_over(a, {}, last_use::passed)) return hand_out(std::move(best), stream);
         }
-        num_failed_searches_ += std::exchange(in_vain, true) ? 0 : 1;
+        if (!std::exchange(in_vain, true)) fences_.note_failed_search();
         if (growth_->is_better_than_waiting(size, spans_of(a))) {
             refusal ignored;
             if (piece grown = growth_->grow_rather_than_wait(held, size, a, stream, &ignored)) {
-                if (void* const ptr = try_piece(held, std::move(grown), a, stream, last_resort_of_streams(), why))
+                if (void* const ptr =
+                        try_piece(held, std::move(grown), a, stream, fences_.last_resort_of_streams(), why))
                     return ptr;
                 if (why->why == refusal::cause::driver) return nullptr;
             }
@@ -255,11 +235,11 @@ void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda
         }
         // Memory of ended streams needs an event of the device. Growing instead would be unbounded; but once captures
         // were seen, no such event is recorded here, as it could spoil one.
-        if (void* const ptr = try_fenced(held, size, a, stream, last_resort_of_streams(), takes_all_spans, why))
+        if (void* const ptr = try_fenced(held, size, a, stream, fences_.last_resort_of_streams(), takes_all_spans, why))
             return ptr;
         if (why->why == refusal::cause::driver) return nullptr;
-        if (!polled && may_gain_by_poll()) {
-            poll(held);
+        if (!polled && fences_.may_gain_by_poll()) {
+            fences_.poll(held);
             polled = true;
             continue;
         }
@@ -289,9 +269,10 @@ void* pool_engine::try_piece(lock& held, piece taken, const arena& a, cuda_strea
     if (!taken) return nullptr;
     try {
         bool out_of_reach = false;
-        const driver::Status status = taken.fences.empty() ? driver::Status{}
-                                                           : wait_for(held, taken.fences, stream, a.own_number(),
-                                                                      how_far, &out_of_reach, unreachable);
+        const driver::Status status =
+            taken.fences.empty()
+                ? driver::Status{}
+                : fences_.wait_for(held, taken.fences, stream, a.own_number(), how_far, &out_of_reach, unreachable);
         if (!status.ok() && status.code != driver::Code::capture_error) {
             why->why = refusal::cause::driver;
             why->status = status;
@@ -317,7 +298,7 @@ void* pool_engine::try_fenced(lock& held, std::size_t size, arena& a, cuda_strea
         if (facts_.has_stocks && found.from == nullptr) drop_passed_fence(held, &found);
         // Memory that many streams wait for, as that of upstream may be, is ready for all after a poll, and goes into
         // spans.
-        if (!found.fences.empty()) ++num_since_poll_;
+        if (!found.fences.empty()) fences_.count_towards_poll();
         std::uint64_t unreachable = heap::heap::no_timeline;
         if (void* const ptr = try_piece(held, std::move(found), a, stream, how_far, why, &unreachable)) return ptr;
         if (unreachable == heap::heap::no_timeline || avoided.size() == most_avoided) return nullptr;
@@ -378,47 +359,6 @@ void pool_engine::free(void* ptr, std::size_t bytes, std::span<const cuda_stream
     }
 }
 
-/// Calls f(arena, home) under the lock of the arena that works for the stream, whose timeline `home` is.
-template<typename F>
-void pool_engine::with_home(cuda_stream_view stream, F&& f) {
-    const cudaStream_t handle = normalized(stream);
-    arena* a = arenas_.at_hand(handle, nullptr);
-    for (;;) {
-        if (a == nullptr) {
-            try {
-                a = &*arenas_.of(stream);
-            } catch (const std::bad_alloc&) {
-                a = unknown_;  // an event of the device covers it
-            }
-        }
-        if (a->kind.load(std::memory_order_relaxed) == stream_kind::unknown &&
-            is_of_other_device(facts_.driver, facts_.device, stream)) {
-            // No event of the pool's device covers it.
-            rmm::detail::report_failure(facts_.driver.synchronize_stream(rmm::detail::handle_of(stream)),
-                                        "wait for a stream of another device");
-        }
-        // The timeline stays while the arena calls it its own.
-        const kmm::locks::Guard in(a->mutex);
-        const cudaStream_t works_for = a->handle.load(std::memory_order_relaxed);
-        timeline& home = *a->home.load(std::memory_order_relaxed);
-        if ((works_for == handle && !home.has_ended()) ||
-            a->kind.load(std::memory_order_relaxed) == stream_kind::unknown)
-            return f(*a, home);
-        a = nullptr;
-    }
-}
-
-/// Where the stream is now, in the words of its timeline; counts the free. `*recorder`: the stream's arena.
-heap::fence pool_engine::fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder) {
-    heap::fence now;
-    with_home(stream, [&](arena& a, timeline& home) {
-        *recorder = &a;
-        a.count_free(bytes);
-        now = home.fence_now();
-    });
-    return now;
-}
-
 /// On the arena's own stream, which has not ended; under the arena's lock. The block's size; 0 if it is none in use.
 std::size_t pool_engine::free_at_home(arena& owner, std::uintptr_t address) noexcept {
     timeline& home = *owner.home.load(std::memory_order_relaxed);
@@ -451,11 +391,11 @@ void pool_engine::free_in_arena(arena& owner, std::uintptr_t address, std::size_
     }
     if (!done) {
         heap::fence_set fences;
-        fences.add(fence_now(stream, bytes, &recorder));
+        fences.add(arenas_.fence_now(stream, bytes, &recorder));
         true_size = send_away(owner, address, std::move(fences));
     }
     if (true_size != facts_.size_of(bytes)) report_size(address, bytes, true_size);
-    if (should_record(*recorder)) record(*recorder, stream);
+    arenas_.record_if_due(*recorder, stream);
 }
 
 bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view stream) noexcept {
@@ -465,7 +405,7 @@ bool pool_engine::free_at_hand(void* ptr, std::size_t bytes, cuda_stream_view st
     if (captures_->any() || facts_.options.block_bytes != 0) return false;
     arena* const owner = directory_.find(address);
     // An event that is due is recorded by a free that may call the driver.
-    if (owner == nullptr || owner->handle.load(std::memory_order_relaxed) != handle || should_record(*owner))
+    if (owner == nullptr || owner->handle.load(std::memory_order_relaxed) != handle || fences_.should_record(*owner))
         return false;
     kmm::locks::Lock in(owner->mutex, std::defer_lock);
     if (!in.try_lock() || owner->handle.load(std::memory_order_relaxed) != handle) return false;
@@ -498,7 +438,7 @@ std::size_t pool_engine::send_away(arena& owner, std::uintptr_t address, heap::f
         return 0;
     }
     if (away.fences.size() > 1) owner.drained_at = arena::never;  // some may have passed
-    if (&owner == common_) note_uncovered(common_uncovered_, away.fences);
+    if (&owner == common_) uncovered_.note_shared(away.fences);
     note_change(owner);
     return size;
 }
@@ -509,8 +449,8 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
     heap::fence_set fences;
     for (cuda_stream_view stream : streams) {
         arena* recorder = nullptr;
-        fences.add(fence_now(stream, facts_.size_of(bytes), &recorder));
-        if (should_record(*recorder)) record(*recorder, stream);
+        fences.add(arenas_.fence_now(stream, facts_.size_of(bytes), &recorder));
+        arenas_.record_if_due(*recorder, stream);
     }
     std::size_t true_size = 0;
     if (owner != nullptr) {
@@ -519,8 +459,8 @@ void pool_engine::free_behind(arena* owner, std::uintptr_t address, std::size_t 
         const lock held(mutex_);
         if (const auto block = large_.take(address)) {
             true_size = block->size_bytes;
-            ++num_since_poll_;
-            note_uncovered(uncovered_, fences);
+            fences_.count_towards_poll();
+            uncovered_.note_large(fences);
             heap_.give(block->area, address, true_size, std::move(fences));
         }
     }
@@ -537,13 +477,13 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
     for (cuda_stream_view stream : streams) {
         arena* recorder = nullptr;
         bool is_stocked = false;
-        with_home(stream, [&](arena& a, timeline& home) {
+        arenas_.with_home(stream, [&](arena& a, timeline& home) {
             a.expect_held();
             recorder = &a;
             const heap::fence now = home.fence_now();
             is_stocked = streams.size() == 1 && a.own_number() != heap::heap::no_timeline;
             // A block that goes into the heap is not among the uncovered blocks of the stock.
-            a.count_free(size, is_stocked ? 1 : event_spacing(a));
+            a.count_free(size, is_stocked ? 1 : fences_.event_spacing(a));
             if (is_stocked) {
                 a.count_out(-1);
                 enter_stock(a, block, now.position);
@@ -551,7 +491,7 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
                 fences.add(now);
             }
         });
-        if (should_record(*recorder)) record(*recorder, stream);
+        arenas_.record_if_due(*recorder, stream);
         if (is_stocked) return;
     }
     const lock held(mutex_);
@@ -559,8 +499,8 @@ void pool_engine::free_stocked(stocked_block& block, std::uintptr_t address,
         const kmm::locks::Guard in(common_->mutex);
         common_->count_out(-1);
     }
-    ++num_since_poll_;
-    note_uncovered(uncovered_, fences);
+    fences_.count_towards_poll();
+    uncovered_.note_large(fences);
     heap_.give(0, address, size, std::move(fences));
 }
 

@@ -35,10 +35,12 @@
 #include "rmm/pool/large_blocks.hpp"
 #include "rmm/pool/piece.hpp"
 #include "rmm/pool/pool_facts.hpp"
+#include "rmm/pool/pool_fences.hpp"
 #include "rmm/pool/pool_heap.hpp"
 #include "rmm/pool/span_directory.hpp"
 #include "rmm/pool/stream_state.hpp"
 #include "rmm/pool/timeline.hpp"
+#include "rmm/pool/uncovered_frees.hpp"
 #include "rmm/pool/virtual_source.hpp"
 #include "rmm/resource_ref.hpp"
 #include "rmm/status.hpp"
@@ -119,7 +121,6 @@ class pool_engine final : public rmm::detail::memory_holder {
   private:
     pool_engine(const growth_traits& traits, const pool_options& options);
 
-    friend class arena_table;
     friend class captures;
     friend class growth;
     friend class upstream_growth;
@@ -143,44 +144,15 @@ class pool_engine final : public rmm::detail::memory_holder {
     /// Result of a scan of other streams' stocks that found no reusable block. `not_known`: it was incomplete;
     /// `recorded`: a block is behind an event, which was queried or is not to be now; `nothing`: no event covers any.
     enum class others_have : std::uint8_t { not_known, recorded, nothing };
-    // Large blocks that different streams freed merge, and are cut by best fit, only when their fences are known to
-    // have passed: eight streams that fill a pool of 40 GiB reach 88.6 % with a poll every 4 frees, and 78.9 % with one
-    // every 32 (H200, medians of 15 seeds).
-    static constexpr std::size_t poll_after = 4;
-    /// Timelines queried in one poll; the next poll queries others. A pool without stocks examines all blocks away
-    /// after a poll, so that many small polls would cost more than they save.
-    std::size_t timelines_per_poll() const noexcept { return facts_.has_stocks ? 8 : 32; }
-    // Frees noted without an event, of large blocks and of shared ones each.
-    static constexpr std::size_t most_uncovered = 256;
     // Limit on arenas with spans. A span is at most such a part of the free memory: more spans would leave little, and
     // streams that allocate rarely would take them from each other.
     static constexpr std::size_t most_holders = 128;
     static constexpr std::size_t fewest_holders = 8;
     static constexpr std::size_t no_threshold = ~std::size_t{0};
-    // ---- who is asking (engine_streams.cpp)
     /// Where the small requests of the arena's stream go.
     arena& spans_of(arena& a) noexcept { return a.shares.load(std::memory_order_relaxed) ? *common_ : a; }
     bool should_share(arena& a) noexcept KMM_REQUIRES(in_engine);
     void note_change(arena& a) noexcept;
-    void note_uncovered(std::vector<heap::fence>& list, const heap::fence_set& fences) noexcept;
-    bool should_cover() const noexcept;
-    void cover(lock& held) KMM_REQUIRES(in_engine);
-    void cover_by_device(lock& held) KMM_REQUIRES(in_engine);
-    /// How far to go for what can wait: not so far that a capture is spoiled.
-    static reach last_resort() noexcept { return has_seen_captures() ? reach::streams : reach::device; }
-    /// Nor so far that the host waits.
-    reach last_resort_of_streams() const noexcept {
-        return timelines_.has_device_events() ? last_resort() : reach::streams;
-    }
-    bool may_record_device() const noexcept { return timelines_.has_device_events() && !has_seen_captures(); }
-    bool is_enough_for_event(std::size_t bytes, std::uint32_t spacing) const noexcept;
-    std::uint32_t event_spacing(const arena& a) const noexcept;
-    bool should_record(const arena& a) const noexcept;
-    bool may_put_off(const arena& a) const noexcept;
-    void record(arena& a, cuda_stream_view stream);
-    bool begin_recording(arena& a, timeline& home, recording* now) KMM_REQUIRES(in_engine);
-    void end_recording(arena& a, const ended_recording& ended) KMM_REQUIRES(in_engine);
-    void note_ended_recordings() KMM_REQUIRES(in_engine);
 
     // ---- finding memory
     void* allocate_slowly(std::size_t size, cuda_stream_view stream, arena* known, others_have others, refusal* why);
@@ -205,14 +177,8 @@ class pool_engine final : public rmm::detail::memory_holder {
     void collect_granules(arena& a, FenceAt&& fence_at) KMM_REQUIRES(in_engine, a.mutex);
     void put_back(piece taken) noexcept KMM_REQUIRES(in_engine);
     void* hand_out(piece taken, cuda_stream_view stream) KMM_REQUIRES(in_engine);
-    void poll(lock& held, std::size_t most_timelines = ~std::size_t{0}) KMM_REQUIRES(in_engine);
-    void poll_in_turn(lock& held) KMM_REQUIRES(in_engine);
-    bool may_gain_by_poll() const noexcept KMM_REQUIRES(in_engine);
 
     // ---- taking back
-    template<typename F>
-    void with_home(cuda_stream_view stream, F&& f);
-    heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
     std::size_t free_at_home(arena& owner, std::uintptr_t address) noexcept KMM_REQUIRES(owner.mutex);
     void free_in_arena(arena& owner, std::uintptr_t address, std::size_t bytes, cuda_stream_view stream);
     std::size_t send_away(arena& owner, std::uintptr_t address, heap::fence_set fences);
@@ -237,9 +203,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     piece take_oldest(arena& other, arena& a, last_use wanted) KMM_REQUIRES(in_engine, other.mutex);
     void enter_stock(arena& a, stocked_block& block, std::uint64_t position) noexcept KMM_REQUIRES(a.mutex);
     bool put_best_stock_first(lock& held, const arena& a, bool may_ask) KMM_REQUIRES(in_engine);
-    bool ask_behind(lock& held, std::span<const heap::fence> uses) KMM_REQUIRES(in_engine);
-    bool asks_and_passes(lock& held, const heap::fence& use) KMM_REQUIRES(in_engine);
-    bool ask_about(const look& seen) noexcept;
     void drop_passed_fence(lock& held, piece* taken) KMM_REQUIRES(in_engine);
     void* hand_out_stocked(piece taken, cuda_stream_view stream) noexcept KMM_REQUIRES(in_engine);
     void put_back_stocked(piece taken) noexcept KMM_REQUIRES(in_engine);
@@ -248,17 +211,6 @@ class pool_engine final : public rmm::detail::memory_holder {
     void free_stocked(stocked_block& block, std::uintptr_t address, std::span<const cuda_stream_view> streams);
     void collect_stock(arena& a) noexcept KMM_REQUIRES(in_engine, a.mutex);
     std::size_t num_blocks_out() const noexcept KMM_REQUIRES(in_engine);
-
-    // ---- fences
-    driver::Status wait_for(lock& held, const heap::fence_set& fences, cuda_stream_view stream, std::uint64_t own,
-                            reach how_far, bool* out_of_reach, std::uint64_t* unreachable = nullptr)
-        KMM_REQUIRES(in_engine);
-    driver::Status prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
-                                 std::vector<pending_wait>* waits, bool* out_of_reach) KMM_REQUIRES(in_engine);
-    driver::Status make_events(lock& held, std::size_t count) KMM_REQUIRES(in_engine);
-    driver::Status wait_on_host(lock& held, const heap::fence_set& fences, reach how_far, bool* out_of_reach)
-        KMM_REQUIRES(in_engine);
-    void wait_for_device() noexcept;
 
     // ---- growing and shrinking: growth.hpp
     std::size_t trim(lock& held, std::size_t keep_bytes) KMM_REQUIRES(in_engine);
@@ -289,28 +241,20 @@ class pool_engine final : public rmm::detail::memory_holder {
     timelines timelines_;
     pool_heap heap_;
     growth_turn turn_;
+    pool_fences fences_;
     arena_table arenas_;
-    arena* common_ = nullptr;   // whose free memory is ready for every stream
-    arena* unknown_ = nullptr;  // of streams that cannot be told from others
+    uncovered_frees uncovered_;
     chain<arena, &arena::as_holder> holders_ KMM_GUARDED_BY(in_engine);
     chain<arena, &arena::as_waiting> waiting_ KMM_GUARDED_BY(in_engine);
-    std::atomic<arena*> changed_{nullptr}, ended_{nullptr};     // see note_change, note_ended_recordings
+    std::atomic<arena*> changed_{nullptr};                      // see note_change
     std::uint64_t collected_at_ KMM_GUARDED_BY(in_engine) = 0;  // passes with which the arenas that wait were compared
     std::uint64_t num_shared_ KMM_GUARDED_BY(in_engine) = 0;    // requests that count for the common arena
-    std::uint64_t num_failed_searches_ KMM_GUARDED_BY(in_engine) = 0;  // requests that found nothing to use at once
-    // Frees for which there may be no event yet: of large blocks; and of small ones, under the lock of `common_`.
-    std::vector<heap::fence> uncovered_ KMM_GUARDED_BY(in_engine);
-    std::vector<heap::fence> common_uncovered_;
-    std::atomic<std::size_t> num_uncovered_{0};
     large_blocks large_;
-    const std::unique_ptr<captures> captures_;                  // captures.hpp
-    std::size_t num_since_poll_ KMM_GUARDED_BY(in_engine) = 0;  // large frees, and requests that had to wait
-    std::size_t poll_after_ KMM_GUARDED_BY(in_engine);          // the poll interval; grows while polls learn nothing
-    std::size_t trim_above_ KMM_GUARDED_BY(in_engine) = 0;      // with less free, the threshold is not looked at
-    std::size_t spans_refused_ KMM_GUARDED_BY(in_engine) = 0;   // requests before a stream without a span may ask again
-    std::size_t poll_above_ KMM_GUARDED_BY(in_engine) = 64;     // recorded epochs: then all timelines are asked about
-    std::size_t num_to_ask_ KMM_GUARDED_BY(in_engine) = 0;      // timelines of that round that were not asked about yet
-    std::uint64_t num_steps_ KMM_GUARDED_BY(in_engine) = 0;     // arenas, blocks away and fences that were looked at
+    const std::unique_ptr<captures> captures_;                 // captures.hpp
+    arena* const common_;                                      // whose free memory is ready for every stream
+    std::size_t trim_above_ KMM_GUARDED_BY(in_engine) = 0;     // with less free, the threshold is not looked at
+    std::size_t spans_refused_ KMM_GUARDED_BY(in_engine) = 0;  // requests before a stream without a span may ask again
+    std::uint64_t num_steps_ KMM_GUARDED_BY(in_engine) = 0;    // arenas, blocks away and fences that were looked at
     std::unique_ptr<growth> growth_;
     upstream_growth* upstream_growth_ = nullptr;  // the same, of a pool that has an upstream
 };

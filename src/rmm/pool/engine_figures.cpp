@@ -94,12 +94,12 @@ std::uint64_t pool_engine::num_steps() {
         const kmm::locks::Guard in(a->mutex);
         without_lock += a->num_steps;
     }
-    return without_lock + num_steps_ + timelines_.num_steps() + heap_.num_steps();
+    return without_lock + num_steps_ + arenas_.num_steps() + timelines_.num_steps() + heap_.num_steps();
 }
 
 std::size_t pool_engine::num_remembered() {
     const lock held(mutex_);
-    return arenas_.size() + timelines_.size();
+    return facts_.num_arenas() + timelines_.size();
 }
 
 bool pool_engine::is_locked() noexcept {

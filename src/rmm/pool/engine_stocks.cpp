@@ -71,7 +71,7 @@ stocked_block* pool_engine::take_stocked(arena& a, cudaStream_t asks, others_hav
                 return nullptr;
             }
         }
-        const bool has_learnt = ask_about(seen);
+        const bool has_learnt = fences_.ask_about(std::span(seen.waiting).first(seen.num_waiting));
         const kmm::locks::Guard in(a.mutex);
         a.not_asked_after = has_learnt ? 0 : std::min(2 * a.not_asked_after + 1, most_not_asked);
         a.num_not_to_ask = a.not_asked_after;
@@ -148,7 +148,7 @@ piece pool_engine::find_stocked(std::size_t size, arena& a) {
 /// Moves blocks from the heap into the arena's stock; false if the heap has none that is ready for its stream.
 bool pool_engine::refill(std::size_t size, arena& a) {
     const std::size_t num_free = heap_[0].free_bytes() / size;
-    const std::size_t share = num_free / (2 * arenas_.size());
+    const std::size_t share = num_free / (2 * facts_.num_arenas());
     std::size_t count = num_free == 0 ? 0 : std::clamp<std::size_t>(share, 1, most_refilled);
     for (; count > 0; count /= 2) {
         const heap::block b = heap_[0].try_allocate_ready(count * size, a.own_number());
@@ -256,54 +256,19 @@ bool pool_engine::put_best_stock_first(lock& held, const arena& a, bool may_ask)
                 oldest = {other.number, other.position_of(*other.stock.front())};
             }
         }
-        if (oldest.position != 0 && timelines_.is_recorded(oldest)) return may_ask && asks_and_passes(held, oldest);
+        if (oldest.position != 0 && timelines_.is_recorded(oldest))
+            return may_ask && fences_.asks_and_passes(held, oldest);
         holders_.push_back(*holders_.take_front());
         --num_to_look_into;
     }
     return false;
 }
 
-/// Asks the driver about the events behind these, and notes what has passed. Whether anything has. Lets the lock go.
-bool pool_engine::ask_behind(lock& held, std::span<const heap::fence> uses) {
-    std::vector<timelines::question> few;
-    few.reserve(2 * uses.size());
-    for (const heap::fence& use : uses)
-        if (timeline* const of = timelines_.find(use.timeline)) timelines_.add_questions_about(*of, use.position, &few);
-    if (few.empty()) return false;
-    const std::uint64_t passes = timelines_.num_passes();
-    {
-        const unlocked without(held);
-        timelines_.ask(few);
-    }
-    timelines_.answer(few);
-    return timelines_.num_passes() != passes;
-}
-
-/// Whether it has passed, says the driver. The answer serves others, too. Lets the lock go.
-bool pool_engine::asks_and_passes(lock& held, const heap::fence& use) {
-    if (ask_behind(held, std::span(&use, 1))) heap_.clear_passed();
-    return timelines_.has_passed(use);
-}
-
-/// For a request that has seen these: the engine's lock is held for the events alone, and what has passed is cleared by
-/// a later request. False if nothing has, or the host has no memory to ask with.
-bool pool_engine::ask_about(const look& seen) noexcept {
-    try {
-        lock held(mutex_);
-        note_ended_recordings();
-        const bool has_learnt = ask_behind(held, std::span(seen.waiting).first(seen.num_waiting));
-        if (has_learnt) heap_.expect_more_to_clear();
-        return has_learnt;
-    } catch (const std::bad_alloc&) {
-        return false;
-    }
-}
-
 /// A piece that waits for one stream waits no more, if the driver says that this has passed. Lets the lock go.
 void pool_engine::drop_passed_fence(lock& held, piece* taken) {
     if (!*taken || taken->fences.size() != 1) return;
     try {
-        if (asks_and_passes(held, *taken->fences.begin())) taken->fences = {};
+        if (fences_.asks_and_passes(held, *taken->fences.begin())) taken->fences = {};
     } catch (...) {
         put_back(std::move(*taken));
         throw;

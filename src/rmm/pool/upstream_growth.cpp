@@ -113,7 +113,7 @@ bool upstream_growth::is_better_than_waiting(std::size_t size, const arena&) noe
     if (!pool_.facts_.has_stocks || !pool_.facts_.options.grows || pool_.turn_.is_taken()) return false;
     // Upstream may be a pool that has an event of the device recorded for this.
     if (has_seen_captures()) return false;
-    const std::size_t streams = pool_.arenas_.size();
+    const std::size_t streams = pool_.facts_.num_arenas();
     if (++num_short_ < std::max(streams, least_short) << num_refused_) return false;
     num_short_ = 0;
     pool_.num_steps_ += streams;
@@ -133,7 +133,7 @@ piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t size, arena
     const growth_mark growing(pool_.turn_);
     const rmm::detail::optional_request may_be_refused;
     const std::size_t most = first_attempt(size, why).value_or(0);
-    const std::size_t bytes = std::min({most, pool_.arenas_.size() * size, more_rather_than_wait() / size * size});
+    const std::size_t bytes = std::min({most, pool_.facts_.num_arenas() * size, more_rather_than_wait() / size * size});
     piece grown = bytes == 0 ? piece{} : take_from_upstream(held, bytes, bytes, size, a, stream, why);
     if (grown) rather_than_wait_bytes_ += bytes;
     num_refused_ = grown ? 0 : std::min(num_refused_ + 1, most_refused);
@@ -344,7 +344,7 @@ bool upstream_growth::give_back_block(lock& held, const heap::range& block, cuda
     driver::Status status;
     bool out_of_reach = false;
     try {
-        status = pool_.wait_for(held, taken.fences, stream, own, pool_.last_resort(), &out_of_reach);
+        status = pool_.fences_.wait_for(held, taken.fences, stream, own, pool_.fences_.last_resort(), &out_of_reach);
     } catch (...) {
         pool_.heap_.give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
         throw;

@@ -240,7 +240,7 @@ bool virtual_growth::add_mapped(lock& held, std::uint8_t area, const heap::range
 /// Free ranges by address, without those whose users the host could not wait for.
 std::vector<heap::free_range> virtual_growth::free_ranges() {
     std::vector<heap::free_range> free;
-    const bool streams_only = pool_.last_resort() == pool_engine::reach::streams;
+    const bool streams_only = pool_.fences_.last_resort() == timelines::reach::streams;
     for (std::uint8_t i = 0; i < pool_facts::num_areas; ++i)
         pool_.heap_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
             const bool ready = std::all_of(fences.begin(), fences.end(),
@@ -353,7 +353,7 @@ piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t o
         taken_ranges taken(pool_);
         taken.take(plan, area, free);
         bool out_of_reach = false;
-        status = pool_.wait_on_host(held, taken.users(), pool_.last_resort(), &out_of_reach);
+        status = pool_.fences_.wait_on_host(held, taken.users(), pool_.fences_.last_resort(), &out_of_reach);
         if (status.ok() && out_of_reach) status = {driver::Code::out_of_memory, 0};
         if (status.ok()) status = remap(held, plan, area, taken);
     }
@@ -397,7 +397,7 @@ bool virtual_growth::cut_behind(lock& held, piece* taken) {
         if (all.empty() || fitting * fitting_pieces_in_largest <= source_->largest_piece_bytes()) {
             const growth_mark cutting(pool_.turn_);
             bool out_of_reach = false;
-            done.status = pool_.wait_on_host(held, all, pool_.last_resort(), &out_of_reach);
+            done.status = pool_.fences_.wait_on_host(held, all, pool_.fences_.last_resort(), &out_of_reach);
             if (out_of_reach) done.status = {driver::Code::not_ready, 0};
             if (done.status.ok()) {
                 rest.fences.clear();
@@ -482,7 +482,7 @@ std::size_t virtual_growth::trim(lock& held, std::size_t keep_bytes) {
             bool out_of_reach = false;
             driver::Status status;
             try {
-                status = pool_.wait_on_host(held, taken.fences, pool_.last_resort(), &out_of_reach);
+                status = pool_.fences_.wait_on_host(held, taken.fences, pool_.fences_.last_resort(), &out_of_reach);
             } catch (...) {
                 pool_.heap_.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
                 throw;
