@@ -12,7 +12,6 @@ import tree
 MOST_SOURCES = {
     "detail::block_checker": 2,
     "detail::pool": 2,
-    "detail::pool_engine": 4,
     "kmm::driver::host::HostDriver": 4,
     "kmm::driver::vendor::VendorDriver": 6,
     "kmm::memory::Residency": 4,

@@ -75,7 +75,7 @@ struct alignas(64) arena {
     // the arena to keep its stream.
     std::atomic<bool> is_used{true};
     std::atomic<std::uint32_t> num_callers{0};
-    // In the engine's list of changed arenas: a span has become free, or a block was freed that is away.
+    // In the list of `changed_arenas`: a span has become free, or a block was freed that is away.
     std::atomic<bool> is_changed{false};
     arena* next_changed = nullptr;
 
@@ -158,6 +158,31 @@ struct alignas(64) arena {
         unrecorded_bytes.store(unrecorded_bytes.load(std::memory_order_relaxed) + as_many * bytes,
                                std::memory_order_relaxed);
     }
+};
+
+/// Arenas that may have something to give back. Noted by any thread; taken under the engine's lock.
+class changed_arenas {
+  public:
+    void note(arena& a) noexcept {
+        if (a.is_changed.load(std::memory_order_relaxed) || a.is_changed.exchange(true, std::memory_order_acq_rel))
+            return;
+        arena* first = first_.load(std::memory_order_relaxed);
+        do a.next_changed = first;
+        while (!first_.compare_exchange_weak(first, &a, std::memory_order_release, std::memory_order_relaxed));
+    }
+    /// f(arena), of each.
+    template<typename F>
+    void take_all(F&& f) KMM_REQUIRES(in_engine) {
+        for (arena* a = first_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {
+            arena* const next = a->next_changed;
+            a->is_changed.store(false, std::memory_order_release);
+            f(*a);
+            a = next;
+        }
+    }
+
+  private:
+    std::atomic<arena*> first_{nullptr};
 };
 
 /// A call during which the arena keeps its stream.

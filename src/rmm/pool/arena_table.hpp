@@ -73,7 +73,9 @@ class arena_table {
     /// Where the stream is now, in the words of its timeline; counts a free of `bytes`. `*recorder`: its arena.
     heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
     /// Behind a free that brought the stream, of the arena: its event, if one is due.
-    void record_if_due(arena& a, cuda_stream_view stream);
+    void record_if_due(arena& a, cuda_stream_view stream) {
+        if (fences_.should_record(a)) record(a, stream);
+    }
     /// Its free memory is ready for every stream.
     arena& common() noexcept { return *common_; }
 
@@ -90,6 +92,7 @@ class arena_table {
   private:
     arena& add() KMM_REQUIRES(in_engine);
     arena& of_free(cuda_stream_view stream);
+    void record(arena& a, cuda_stream_view stream);
     void wait_if_of_other_device(cuda_stream_view stream) noexcept;
     void cover_by_device(lock& held) KMM_REQUIRES(in_engine);
     arena* take_clean_orphan(lock& held) KMM_REQUIRES(in_engine);
@@ -99,6 +102,7 @@ class arena_table {
     void forget_what_left(lock& held) KMM_REQUIRES(in_engine);
 
     pool_facts& facts_;
+    driver::Driver& driver_;
     engine_mutex& mutex_;
     timelines& timelines_;
     pool_heap& heap_;

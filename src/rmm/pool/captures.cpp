@@ -36,8 +36,8 @@ capture_heap* captures::begin(lock& held, cuda_stream_view stream, std::uint64_t
     driver::Status status;
     {
         const unlocked without(held);
-        status = pool_.facts_.driver.keep_with_capture(handle_of(stream), &end_capture, user);
-        if (!status.ok()) (void)pool_.facts_.driver.take_last_error();
+        status = pool_.facts.driver.keep_with_capture(handle_of(stream), &end_capture, user);
+        if (!status.ok()) (void)pool_.facts.driver.take_last_error();
     }
     if (!status.ok()) {
         delete user;
@@ -53,8 +53,8 @@ capture_heap* captures::begin(lock& held, cuda_stream_view stream, std::uint64_t
 
 void* captures::allocate(std::size_t size, cuda_stream_view stream, std::uint64_t id, refusal* why) {
     note_capture();
-    lock held(pool_.mutex_);
-    pool_.fences_.note_ended_recordings();
+    lock held(pool_.mutex);
+    pool_.fences.note_ended_recordings();
     release_ended();
     capture_heap* c = find(id);
     if (c == nullptr) c = begin(held, stream, id, why);
@@ -68,8 +68,8 @@ void* captures::allocate(std::size_t size, cuda_stream_view stream, std::uint64_
         if (!block) block = take_chunk(held, *c, size, handle, why);
         if (block) expect_parts(*c);
         if (block)
-            pool_.large_.insert(block.address,
-                                {block.size_bytes, c->area_at(block.address), rmm::detail::tag_of_thread, c, handle});
+            pool_.large.insert(block.address,
+                               {block.size_bytes, c->area_at(block.address), rmm::detail::tag_of_thread, c, handle});
     } catch (...) {
         --c->num_live;
         if (block) c->free_on.at(handle).free(block.address, block.size_bytes, {});
@@ -86,7 +86,7 @@ void* captures::allocate(std::size_t size, cuda_stream_view stream, std::uint64_
 heap::block captures::take_chunk(lock& held, capture_heap& c, std::size_t size, cudaStream_t handle, refusal* why) {
     // Whole blocks where all have one size: what lies behind the chunk would begin between two of them otherwise.
     const std::size_t block_bytes =
-        pool_.facts_.options.block_bytes != 0 ? pool_.facts_.options.block_bytes : pool_facts::unit;
+        pool_.facts.options.block_bytes != 0 ? pool_.facts.options.block_bytes : pool_facts::unit;
     const std::size_t min_bytes = (min_chunk_bytes + block_bytes - 1) / block_bytes * block_bytes;
     piece chunk;
     for (const std::size_t wanted : {std::max(size, min_bytes), size})
@@ -127,9 +127,9 @@ void captures::expect_parts(capture_heap& c) {
     // A part may lie in either area: each is ready for all.
     const std::size_t wanted = c.num_parts();
     for (std::size_t area = 0; area < pool_facts::num_areas; ++area) {
-        if (area != 0 && !pool_.facts_.traits.is_virtual) continue;
+        if (area != 0 && !pool_.facts.traits.is_virtual) continue;
         if (c.expected[area] >= wanted) continue;
-        pool_.heap_[area].expect_frees(wanted - c.expected[area]);
+        pool_.heap[area].expect_frees(wanted - c.expected[area]);
         c.expected[area] = wanted;
     }
 }
@@ -141,40 +141,39 @@ void captures::give_part(capture_heap& c, std::uint8_t area, std::uintptr_t addr
         --c.expected[area];
     else
         rmm::detail::report_misuse("more parts of a capture's memory came back than were handed out");
-    pool_.heap_.give_or_lose(area, address, size, std::move(fences));
+    pool_.heap.give_or_lose(area, address, size, std::move(fences));
 }
 
 /// Memory that no stream uses any more. Polls events, then collects the unused memory of all arenas; does not wait.
 piece captures::find_idle(lock& held, std::size_t size) {
-    const auto idle = [&]() KMM_REQUIRES(in_engine) { return pool_.heap_.take_ready(size, heap::heap::no_timeline); };
+    const auto idle = [&]() KMM_REQUIRES(in_engine) { return pool_.heap.take_ready(size, heap::heap::no_timeline); };
     if (piece found = idle()) return found;
-    if (pool_.heap_.has_more_to_clear() || pool_.timelines_.num_recorded() > 0) pool_.fences_.poll(held);
-    pool_.collect_spans(pool_.facts_.has_stocks);
+    if (pool_.heap.has_more_to_clear() || pool_.streams.num_recorded() > 0) pool_.fences.poll(held);
+    pool_.collect(pool_.facts.has_stocks);
     if (piece found = idle()) return found;
-    pool_.collect_spans(true);
+    pool_.collect(true);
     return idle();
 }
 
 /// What other streams use still, waited for by the host; else fresh memory.
 piece captures::grow_idle(lock& held, std::size_t size, refusal* why) {
-    if (piece found = pool_.heap_.take(size, heap::heap::no_timeline)) {
+    if (piece found = pool_.heap.take(size, heap::heap::no_timeline)) {
         bool out_of_reach = false;
-        if (pool_.fences_.wait_on_host(held, found.fences, timelines::reach::streams, &out_of_reach).ok() &&
+        if (pool_.fences.wait_on_host(held, found.fences, timelines::reach::streams, &out_of_reach).ok() &&
             !out_of_reach) {
             found.fences.clear();
             return found;
         }
         pool_.put_back(std::move(found));
     }
-    return idle_or_nothing(held, pool_.growth_->grow_idle(held, size, why), why);
+    return idle_or_nothing(held, growth_.grow_idle(held, size, why), why);
 }
 
 /// The piece after the host has waited for its users; nothing, and it is put back, if these cannot be waited for.
 piece captures::idle_or_nothing(lock& held, piece taken, refusal* why) {
     if (!taken || taken.fences.empty()) return taken;
     bool out_of_reach = false;
-    if (pool_.fences_.wait_on_host(held, taken.fences, timelines::reach::streams, &out_of_reach).ok() &&
-        !out_of_reach) {
+    if (pool_.fences.wait_on_host(held, taken.fences, timelines::reach::streams, &out_of_reach).ok() && !out_of_reach) {
         taken.fences.clear();
         return taken;
     }
@@ -193,23 +192,23 @@ capture_heap* captures::find(std::uint64_t id) noexcept {
 /// True if the block belongs to a capture, and was taken back.
 bool captures::free(std::uintptr_t address, std::size_t bytes, std::span<const cuda_stream_view> streams) {
     {
-        const lock held(pool_.mutex_);
-        const large_block* const block = pool_.large_.find(address);
+        const lock held(pool_.mutex);
+        const large_block* const block = pool_.large.find(address);
         if (block == nullptr || block->capture == nullptr) return false;
     }
-    const std::uint64_t id = streams.size() == 1 ? capture_of(pool_.facts_.driver, streams.front()) : 0;
+    const std::uint64_t id = streams.size() == 1 ? capture_of(pool_.facts.driver, streams.front()) : 0;
     heap::fence_set fences;
     if (id == 0) {
         for (cuda_stream_view stream : streams) {
             arena* recorder = nullptr;
-            fences.add(pool_.arenas_.fence_now(stream, pool_.facts_.size_of(bytes), &recorder));
-            pool_.arenas_.record_if_due(*recorder, stream);
+            fences.add(pool_.arenas.fence_now(stream, pool_.facts.size_of(bytes), &recorder));
+            pool_.arenas.record_if_due(*recorder, stream);
         }
     }
     std::size_t true_size = 0;
     {
-        const lock held(pool_.mutex_);
-        if (const auto block = pool_.large_.take(address)) {
+        const lock held(pool_.mutex);
+        if (const auto block = pool_.large.take(address)) {
             capture_heap& c = *block->capture;
             true_size = block->size_bytes;
             --c.num_live;
@@ -222,7 +221,7 @@ bool captures::free(std::uintptr_t address, std::size_t bytes, std::span<const c
             release_ended();
         }
     }
-    if (true_size != pool_.facts_.size_of(bytes)) pool_.report_size(address, bytes, true_size);
+    if (true_size != pool_.facts.size_of(bytes)) pool_.report_size(address, bytes, true_size);
     return true;
 }
 
@@ -249,7 +248,7 @@ void captures::release_ended() {
     std::erase_if(heaps_, [this](const auto& c) KMM_REQUIRES(in_engine) {
         if (!c->released || c->num_live != 0) return false;
         for (std::size_t area = 0; area < pool_facts::num_areas; ++area)
-            pool_.heap_[area].expect_fewer_frees(c->expected[area]);
+            pool_.heap[area].expect_fewer_frees(c->expected[area]);
         return true;
     });
     num_heaps_.store(heaps_.size(), std::memory_order_relaxed);

@@ -1,7 +1,7 @@
 // The memory that a pool gives to stream captures, and takes back when their graphs are destroyed.
 //
-// A collaborator of the engine: it is handed the engine's lock or takes it, releases it for calls of the driver, and
-// works on the engine's heaps and large blocks. Owns: the memory of each capture (capture.hpp). Must not know: how
+// It is handed the engine's lock or takes it, releases it for calls of the driver, and works on the parts of the pool.
+// Owns: the memory of each capture (capture.hpp). Must not know: how
 // memory is searched.
 #pragma once
 
@@ -13,16 +13,18 @@
 #include <vector>
 
 #include "rmm/pool/capture.hpp"
-#include "rmm/pool/engine.hpp"
+#include "rmm/pool/pool_parts.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
+class growth;
+
 class captures {
   public:
-    explicit captures(pool_engine& pool) noexcept : pool_(pool) {}
+    captures(pool_parts& pool, growth& grows) noexcept : pool_(pool), growth_(grows) {}
     captures(const captures&) = delete;
     captures& operator=(const captures&) = delete;
 
@@ -47,7 +49,7 @@ class captures {
     sums figures() const noexcept KMM_REQUIRES(in_engine);
 
   private:
-    using lock = pool_engine::lock;
+    using lock = engine_lock;
 
     capture_heap* find(std::uint64_t id) noexcept KMM_REQUIRES(in_engine);
     capture_heap* begin(lock& held, cuda_stream_view stream, std::uint64_t id, refusal* why) KMM_REQUIRES(in_engine);
@@ -60,7 +62,8 @@ class captures {
     void give_part(capture_heap& c, std::uint8_t area, std::uintptr_t address, std::size_t size,
                    heap::fence_set fences) noexcept KMM_REQUIRES(in_engine);
 
-    pool_engine& pool_;
+    pool_parts& pool_;
+    growth& growth_;
     std::vector<std::unique_ptr<capture_heap>> heaps_ KMM_GUARDED_BY(in_engine);
     std::atomic<std::size_t> num_heaps_{0};
     std::uint64_t ended_seen_ KMM_GUARDED_BY(in_engine) = 0;  // ends of captures that have been looked at

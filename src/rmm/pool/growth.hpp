@@ -1,9 +1,9 @@
 // Where the memory of an engine comes from, and goes back to: an upstream resource, or virtual memory.
 //
-// Each form owns what it was given and decides by how much the engine grows, what streams get of it ahead of requests,
-// and what goes back first. It is a part of the engine: it is handed the engine's lock, lets it go for calls of
-// upstream and of the driver, and works on the engine's heaps. Must not know: how free memory is searched. One thread
-// at a time grows or trims (growth_turn.hpp).
+// Each form owns what it was given and decides by how much the pool grows, what streams get of it ahead of requests,
+// and what goes back first. It is handed the engine's lock, lets it go for calls of upstream and of the driver, and
+// works on the parts of the pool. Must not know: the engine, how free memory is searched. One thread at a time grows or
+// trims (growth_turn.hpp).
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,21 @@
 #include <optional>
 #include <vector>
 
-#include "rmm/pool/engine.hpp"
+#include "rmm/heap/move_plan.hpp"
+#include "rmm/pool/pool_parts.hpp"
+#include "rmm/pool/virtual_source.hpp"
+#include "rmm/resource_ref.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
-class growth {
+class growth : public span_policy {
   public:
-    using lock = pool_engine::lock;
+    using lock = engine_lock;
 
-    explicit growth(pool_engine& pool) noexcept : pool_(pool) {}
+    explicit growth(pool_parts& pool) noexcept : pool_(pool) {}
     virtual ~growth() = default;
     growth(const growth&) = delete;
     growth& operator=(const growth&) = delete;
@@ -39,12 +42,6 @@ class growth {
     /// Gives everything back: all users have passed. Without the lock; the engine is being destroyed.
     virtual void release() noexcept = 0;
 
-    /// Bytes of the span for an arena in which nothing holds `size` bytes; 0: none.
-    virtual std::size_t span_for(std::size_t size, const arena& a) const noexcept = 0;
-    /// Requests up to this look into their stream's arena.
-    virtual std::size_t small_limit() const noexcept = 0;
-    /// Arenas that may have spans; further streams share the common arena.
-    virtual std::size_t most_span_holders() const noexcept = 0;
     /// A span ahead of the first request of a stream, where that is better than what the heap has. False: it is, and
     /// there is no memory for one.
     virtual bool give_own_span(lock&, std::size_t, arena&) KMM_REQUIRES(in_engine) { return true; }
@@ -61,9 +58,6 @@ class growth {
     /// See virtual_growth. False: the piece was lost to the driver.
     virtual bool cut_behind(lock&, piece*) KMM_REQUIRES(in_engine) { return true; }
 
-    /// A request found nothing, and all arenas together gave this many bytes to the heap.
-    virtual void note_collected(std::size_t) noexcept {}
-
     virtual std::size_t num_blocks() const noexcept KMM_REQUIRES(in_engine) { return 0; }  ///< of upstream
     virtual std::size_t spare_bytes() const noexcept KMM_REQUIRES(in_engine) {
         return 0;
@@ -71,13 +65,13 @@ class growth {
     virtual virtual_source_counts mappings() const { return {}; }
 
   protected:
-    pool_engine& pool_;
+    pool_parts& pool_;
 };
 
 /// By blocks of an upstream resource.
 class upstream_growth final : public growth {
   public:
-    upstream_growth(pool_engine& pool, device_async_resource_ref upstream) noexcept
+    upstream_growth(pool_parts& pool, device_async_resource_ref upstream) noexcept
         : growth(pool), upstream_(upstream) {}
 
     piece grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) override
@@ -94,8 +88,8 @@ class upstream_growth final : public growth {
     std::size_t num_blocks() const noexcept override KMM_REQUIRES(in_engine) { return regions_.size(); }
 
     device_async_resource_ref upstream() const noexcept { return upstream_; }
-    /// What the pool begins with, in one block. Throws where upstream has it not even after others were asked.
-    void take_initial_block() KMM_REQUIRES(in_engine);
+    /// What the pool begins with, in one block. False, with the cause, where upstream has it not.
+    bool take_initial_block(refusal* why);
     /// See pool_engine.
     bool grow_ahead(std::size_t bytes, std::size_t target_bytes);
 
@@ -111,7 +105,6 @@ class upstream_growth final : public growth {
         KMM_REQUIRES(in_engine);
     void take_again(lock& held, const std::vector<heap::range>& given_back, const arena& a, cuda_stream_view stream)
         KMM_REQUIRES(in_engine);
-    void* ask_upstream_for(std::size_t bytes);
     void* ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why);
     void return_upstream(void* base, std::size_t size, cuda_stream_view stream) noexcept;
     void add_block(void* base, std::size_t bytes, const heap::fence_set& fences) KMM_REQUIRES(in_engine);
@@ -128,7 +121,7 @@ class upstream_growth final : public growth {
 /// By mapping: free memory is mapped elsewhere rather than failing because it is in pieces.
 class virtual_growth final : public growth {
   public:
-    virtual_growth(pool_engine& pool, std::unique_ptr<virtual_source> source) noexcept
+    virtual_growth(pool_parts& pool, std::unique_ptr<virtual_source> source) noexcept
         : growth(pool), source_(std::move(source)) {}
 
     static growth_traits traits_of(const virtual_source& source) noexcept;
@@ -143,7 +136,7 @@ class virtual_growth final : public growth {
     std::size_t most_span_holders() const noexcept override;
     bool give_own_span(lock& held, std::size_t size, arena& a) override KMM_REQUIRES(in_engine);
     bool is_better_than_waiting(std::size_t size, const arena& a) noexcept override KMM_REQUIRES(in_engine);
-    bool comes_after_arenas(std::size_t size) const noexcept override { return pool_.facts_.area_of(size) != 0; }
+    bool comes_after_arenas(std::size_t size) const noexcept override { return pool_.facts.area_of(size) != 0; }
     bool cut_behind(lock& held, piece* taken) override KMM_REQUIRES(in_engine);
     void note_collected(std::size_t bytes) noexcept override KMM_REQUIRES(in_engine);
     std::size_t spare_bytes() const noexcept override KMM_REQUIRES(in_engine) { return spare_bytes_; }
@@ -154,7 +147,7 @@ class virtual_growth final : public growth {
     // Each arena grows in a window of addresses of its own, so that its granules touch: what one block leaves of its
     // granule is used by the next. All windows together are a quarter of the addresses, so that large requests find
     // room.
-    static constexpr std::size_t num_windows = 4 * pool_engine::most_holders;
+    static constexpr std::size_t num_windows = 4 * span_pool::most_holders;
 
     bool needs_own_span(std::size_t size, const arena& a) const noexcept KMM_REQUIRES(in_engine);
     bool grow_by_span(lock& held, std::size_t size, arena& a) KMM_REQUIRES(in_engine);

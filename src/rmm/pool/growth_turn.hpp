@@ -22,9 +22,6 @@ namespace detail {
 class growth_turn {
   public:
     explicit growth_turn(int device) noexcept : device_(device) {}
-    growth_turn(const growth_turn&) = delete;
-    growth_turn& operator=(const growth_turn&) = delete;
-
     bool is_taken() const noexcept KMM_REQUIRES(in_engine) { return taken_; }
     bool is_of_another_thread() const noexcept KMM_REQUIRES(in_engine) {
         return taken_ && thread_ != std::this_thread::get_id();

@@ -34,9 +34,6 @@ struct pool_facts {
           traits(of_growth),
           options(as_asked),
           has_stocks(as_asked.block_bytes >= smallest_stocked_bytes) {}
-    pool_facts(const pool_facts&) = delete;
-    pool_facts& operator=(const pool_facts&) = delete;
-
     /// Of the block for a request.
     std::size_t size_of(std::size_t bytes) const noexcept {
         if (bytes >= traits.whole_granules_from) return align_up(bytes, traits.granularity);

@@ -34,9 +34,6 @@ class pool_fences {
 
     pool_fences(const pool_facts& facts, engine_mutex& mutex, timelines& streams, pool_heap& heap)
         : facts_(facts), mutex_(mutex), timelines_(streams), heap_(heap) {}
-    pool_fences(const pool_fences&) = delete;
-    pool_fences& operator=(const pool_fences&) = delete;
-
     // ---- how far a request goes for memory that others used
 
     /// How far to go for what can wait: not so far that a capture is spoiled.

@@ -27,9 +27,6 @@ namespace detail {
 class pool_heap {
   public:
     pool_heap(const pool_facts& facts, timelines& streams);
-    pool_heap(const pool_heap&) = delete;
-    pool_heap& operator=(const pool_heap&) = delete;
-
     heap::heap& operator[](std::size_t area) KMM_REQUIRES(in_engine) { return areas_[area]; }
     const heap::heap& operator[](std::size_t area) const KMM_REQUIRES(in_engine) { return areas_[area]; }
     std::size_t free_bytes() const noexcept KMM_REQUIRES(in_engine) {

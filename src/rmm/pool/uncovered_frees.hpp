@@ -24,9 +24,6 @@ class uncovered_frees {
         large_.reserve(most_of_each);
         shared_.reserve(most_of_each);
     }
-    uncovered_frees(const uncovered_frees&) = delete;
-    uncovered_frees& operator=(const uncovered_frees&) = delete;
-
     void note_large(const heap::fence_set& fences) noexcept KMM_REQUIRES(in_engine) { note(large_, fences); }
     /// Under the lock of the shared arena.
     void note_shared(const heap::fence_set& fences) noexcept { note(shared_, fences); }

@@ -62,78 +62,77 @@ std::string first_line(const char* text) { return text == nullptr ? "" : std::st
 
 std::size_t upstream_growth::span_for(std::size_t size, const arena&) const noexcept {
     constexpr std::size_t granule = span_directory::granule;
-    if (const std::size_t block = pool_.facts_.options.block_bytes; block != 0) {
-        if (pool_.facts_.has_stocks) return 0;
+    if (const std::size_t block = pool_.facts.options.block_bytes; block != 0) {
+        if (pool_.facts.has_stocks) return 0;
         // Blocks tile a span only if they are powers of two.
         return is_pow2(block) ? std::max(granule, requests_in_span * block) : 0;
     }
-    if (pool_.facts_.held_bytes() < min_bytes_for_arenas) return 0;
-    if (parts_worth_a_span * size > pool_.small_limit_.load(std::memory_order_relaxed)) return 0;
+    if (pool_.facts.held_bytes() < min_bytes_for_arenas) return 0;
+    if (parts_worth_a_span * size > pool_.spans.small_limit()) return 0;
     std::size_t bytes = granule;
-    while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= pool_.heap_.free_bytes()) bytes *= 2;
+    while (bytes < max_span_bytes && 2 * bytes * spans_in_free_memory <= pool_.heap.free_bytes()) bytes *= 2;
     return bytes;
 }
 
 /// Never shrinks: what arenas hold is looked for there.
 std::size_t upstream_growth::small_limit() const noexcept {
-    if (pool_.facts_.has_stocks) return pool_.facts_.options.block_bytes;
-    return std::max(pool_.small_limit_.load(std::memory_order_relaxed), span_for(0, *pool_.common_) / requests_in_span);
+    if (pool_.facts.has_stocks) return pool_.facts.options.block_bytes;
+    return std::max(pool_.spans.small_limit(), span_for(0, pool_.arenas.common()) / requests_in_span);
 }
 
 std::size_t upstream_growth::most_span_holders() const noexcept {
-    const std::size_t spans = pool_.facts_.held_bytes() / share_of_holders / span_directory::granule;
-    return std::clamp(spans, pool_engine::fewest_holders, pool_engine::most_holders);
+    const std::size_t spans = pool_.facts.held_bytes() / share_of_holders / span_directory::granule;
+    return std::clamp(spans, span_pool::fewest_holders, span_pool::most_holders);
 }
 
 // ---- growing
 
 std::optional<std::size_t> upstream_growth::first_attempt(std::size_t size, refusal* why) const {
-    const std::size_t held = pool_.facts_.held_bytes();
-    const std::size_t maximum = pool_.facts_.options.maximum_bytes;
-    if (!pool_.facts_.options.grows) {
+    const std::size_t held = pool_.facts.held_bytes();
+    const std::size_t maximum = pool_.facts.options.maximum_bytes;
+    if (!pool_.facts.options.grows) {
         why->why = refusal::cause::exhausted;
         why->reason = "No room in arena.";
         return std::nullopt;
     }
     if (maximum == no_maximum) {
         const std::size_t step = held < large_pool_bytes ? held : align_up(held / parts_of_large_pool, unit);
-        return std::max(size, pool_.facts_.options.growth_bytes != 0 ? pool_.facts_.options.growth_bytes : step);
+        return std::max(size, pool_.facts.options.growth_bytes != 0 ? pool_.facts.options.growth_bytes : step);
     }
     const std::size_t room = maximum > held ? align_up(maximum - held, unit) : 0;
     if (size > room) {
         why->meet_maximum(held, maximum, size);
         return std::nullopt;
     }
-    if (pool_.facts_.options.growth_bytes != 0)
-        return std::max(size, std::min(pool_.facts_.options.growth_bytes, room));
+    if (pool_.facts.options.growth_bytes != 0) return std::max(size, std::min(pool_.facts.options.growth_bytes, room));
     return std::max(size, align_down(room / 2, unit));
 }
 
 bool upstream_growth::is_better_than_waiting(std::size_t size, const arena&) noexcept {
-    if (!pool_.facts_.has_stocks || !pool_.facts_.options.grows || pool_.turn_.is_taken()) return false;
+    if (!pool_.facts.has_stocks || !pool_.facts.options.grows || pool_.turn.is_taken()) return false;
     // Upstream may be a pool that has an event of the device recorded for this.
     if (has_seen_captures()) return false;
-    const std::size_t streams = pool_.facts_.num_arenas();
+    const std::size_t streams = pool_.facts.num_arenas();
     if (++num_short_ < std::max(streams, least_short) << num_refused_) return false;
     num_short_ = 0;
-    pool_.num_steps_ += streams;
-    const std::size_t blocks = pool_.facts_.held_bytes() / size;
+    pool_.num_steps += streams;
+    const std::size_t blocks = pool_.facts.held_bytes() / size;
     const std::size_t in_use = std::min(pool_.num_blocks_out(), blocks);
     return blocks - in_use < std::min(free_blocks_of_stream * streams, in_use) && more_rather_than_wait() >= size;
 }
 
 std::size_t upstream_growth::more_rather_than_wait() const noexcept {
-    const std::size_t most = (pool_.facts_.held_bytes() - rather_than_wait_bytes_) / parts_without;
+    const std::size_t most = (pool_.facts.held_bytes() - rather_than_wait_bytes_) / parts_without;
     return most - std::min(most, rather_than_wait_bytes_);
 }
 
 /// Takes one block for each stream, as far as the limits allow, in a single request to upstream.
 piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t size, arena& a, cuda_stream_view stream,
                                              refusal* why) {
-    const growth_mark growing(pool_.turn_);
+    const growth_mark growing(pool_.turn);
     const rmm::detail::optional_request may_be_refused;
     const std::size_t most = first_attempt(size, why).value_or(0);
-    const std::size_t bytes = std::min({most, pool_.facts_.num_arenas() * size, more_rather_than_wait() / size * size});
+    const std::size_t bytes = std::min({most, pool_.facts.num_arenas() * size, more_rather_than_wait() / size * size});
     piece grown = bytes == 0 ? piece{} : take_from_upstream(held, bytes, bytes, size, a, stream, why);
     if (grown) rather_than_wait_bytes_ += bytes;
     num_refused_ = grown ? 0 : std::min(num_refused_ + 1, most_refused);
@@ -141,7 +140,7 @@ piece upstream_growth::grow_rather_than_wait(lock& held, std::size_t size, arena
 }
 
 piece upstream_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_view stream, refusal* why) {
-    const growth_mark growing(pool_.turn_);
+    const growth_mark growing(pool_.turn);
     if (const auto first = first_attempt(size, why))
         if (piece grown = take_from_upstream(held, *first, size, size, a, stream, why)) return grown;
     return exchange(held, size, a, stream, why);
@@ -153,8 +152,8 @@ piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* why) {
     driver::Status status;
     {
         const unlocked without(held);
-        status = pool_.facts_.driver.create_stream(pool_.facts_.device, true, 0, &own);
-        if (!status.ok()) (void)pool_.facts_.driver.take_last_error();
+        status = pool_.facts.driver.create_stream(pool_.facts.device, true, 0, &own);
+        if (!status.ok()) (void)pool_.facts.driver.take_last_error();
     }
     if (!status.ok()) {
         why->why = refusal::cause::driver;
@@ -167,20 +166,19 @@ piece upstream_growth::grow_idle(lock& held, std::size_t size, refusal* why) {
         std::optional<arena_call> a;
         {
             const unlocked without(held);
-            a.emplace(pool_.arenas_.of(stream));
+            a.emplace(pool_.arenas.of(stream));
         }
-        pool_.turn_.wait_for_others(held);
+        pool_.turn.wait_for_others(held);
         grown = grow(held, size, **a, stream, why);
     } catch (...) {
         const unlocked without(held);
-        (void)pool_.facts_.driver.destroy_stream(own);
+        (void)pool_.facts.driver.destroy_stream(own);
         throw;
     }
     {
         const unlocked without(held);
-        rmm::detail::report_failure(pool_.facts_.driver.synchronize_stream(own),
-                                    "wait for memory of a pool's upstream");
-        rmm::detail::report_failure(pool_.facts_.driver.destroy_stream(own), "destroy a stream");
+        rmm::detail::report_failure(pool_.facts.driver.synchronize_stream(own), "wait for memory of a pool's upstream");
+        rmm::detail::report_failure(pool_.facts.driver.destroy_stream(own), "destroy a stream");
     }
     return grown;
 }
@@ -201,10 +199,10 @@ piece upstream_growth::take_from_upstream(lock& held, std::size_t attempt, std::
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     try {
         heap::fence_set fences;
-        if (pool_.facts_.options.ordered_upstream) fences.add(a.home.load()->fence_now());
+        if (pool_.facts.options.ordered_upstream) fences.add(a.home.load()->fence_now());
         add_block(base, attempt, fences);
         // The request's own stream is the one on which upstream gave the memory: its part needs no fence.
-        piece taken = piece::of_heap(pool_.heap_[0].take(address, size), 0);
+        piece taken = piece::of_heap(pool_.heap[0].take(address, size), 0);
         taken.fences.clear();
         return taken;
     } catch (...) {
@@ -217,41 +215,32 @@ piece upstream_growth::take_from_upstream(lock& held, std::size_t attempt, std::
     }
 }
 
-void upstream_growth::take_initial_block() {
-    const std::size_t bytes = pool_.facts_.options.initial_bytes;
-    void* const base = ask_upstream_for(bytes);
+bool upstream_growth::take_initial_block(refusal* why) {
+    std::size_t bytes = pool_.facts.options.initial_bytes;
     const cuda_stream_view stream;
+    void* const base = ask_upstream(&bytes, bytes, stream, why);
+    if (base == nullptr) return false;
     pool_.tell_added(reinterpret_cast<std::uintptr_t>(base), bytes, &stream);
     try {
-        const arena_call a = pool_.arenas_.of(stream);
+        const arena_call a = pool_.arenas.of(stream);
         heap::fence_set fences;
-        if (pool_.facts_.options.ordered_upstream) fences.add(a->home.load()->fence_now());
+        if (pool_.facts.options.ordered_upstream) fences.add(a->home.load()->fence_now());
+        const lock held(pool_.mutex);
         add_block(base, bytes, fences);
     } catch (...) {
         pool_.tell_removed(reinterpret_cast<std::uintptr_t>(base), bytes);
         return_upstream(base, bytes, stream);
         throw;
     }
-}
-
-/// What the pool begins with, in one block. Throws where upstream has it not even after others were asked.
-void* upstream_growth::ask_upstream_for(std::size_t bytes) {
-    rmm::detail::reclaim_rounds others(pool_.facts_.device, bytes, cuda_stream_view{}, &pool_);
-    refusal why;
-    do {
-        std::size_t attempt = bytes;
-        if (void* const base = ask_upstream(&attempt, bytes, cuda_stream_view{}, &why)) return base;
-    } while (others.ask(why.device_is_full && pool_.facts_.options.on_device));
-    why.why = refusal::cause::exhausted;
-    pool_.throw_refusal(bytes, why, cuda_stream_view{});
+    return true;
 }
 
 bool upstream_growth::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
-    lock held(pool_.mutex_);
-    pool_.turn_.wait_until_free(held);
-    const growth_mark growing(pool_.turn_);
-    const std::size_t room = target_bytes - std::min(target_bytes, align_up(pool_.facts_.held_bytes(), unit));
-    std::size_t attempt = std::min(room, std::max(bytes, pool_.turn_.take_largest_missed()));
+    lock held(pool_.mutex);
+    pool_.turn.wait_until_free(held);
+    const growth_mark growing(pool_.turn);
+    const std::size_t room = target_bytes - std::min(target_bytes, align_up(pool_.facts.held_bytes(), unit));
+    std::size_t attempt = std::min(room, std::max(bytes, pool_.turn.take_largest_missed()));
     if (attempt == 0) return false;
     void* base = nullptr;
     {
@@ -280,7 +269,7 @@ bool upstream_growth::grow_ahead(std::size_t bytes, std::size_t target_bytes) {
 std::vector<heap::range> upstream_growth::unused_blocks(std::size_t bytes) {
     std::vector<heap::range> unused;
     for (const auto& [address, size_bytes] : regions_)
-        if (pool_.heap_[0].is_free(address, size_bytes)) unused.push_back({address, size_bytes});
+        if (pool_.heap[0].is_free(address, size_bytes)) unused.push_back({address, size_bytes});
     std::sort(unused.begin(), unused.end(),
               [](const heap::range& x, const heap::range& y) { return x.size_bytes < y.size_bytes; });
     std::size_t sum = 0;
@@ -300,19 +289,19 @@ std::vector<heap::range> upstream_growth::unused_blocks(std::size_t bytes) {
 /// After a refusal by the pool's maximum or by upstream: gives unused blocks back, in stream order, and asks upstream
 /// for a block that holds the request. If upstream refuses again, takes blocks of the returned sizes again.
 piece upstream_growth::exchange(lock& held, std::size_t size, const arena& a, cuda_stream_view stream, refusal* why) {
-    if (!pool_.facts_.options.grows || pool_.facts_.options.block_bytes != 0) return {};
-    const std::size_t maximum = pool_.facts_.options.maximum_bytes;
+    if (!pool_.facts.options.grows || pool_.facts.options.block_bytes != 0) return {};
+    const std::size_t maximum = pool_.facts.options.maximum_bytes;
     const bool is_limited = maximum != no_maximum;
     if (is_limited && size > maximum) return {};
     {
         // As for `trim`: upstream's own frees must not spoil a capture.
         const unlocked without(held);
-        if (pool_.timelines_.is_part_of_capture(driver::legacy_stream())) return {};
+        if (pool_.streams.is_part_of_capture(driver::legacy_stream())) return {};
     }
-    pool_.collect_spans(true);
+    pool_.collect(true);
     // Other free memory of the device is unknown: without a maximum, the returned blocks must suffice.
     const std::size_t room =
-        is_limited && !why->device_is_full ? maximum - std::min(maximum, pool_.facts_.held_bytes()) : 0;
+        is_limited && !why->device_is_full ? maximum - std::min(maximum, pool_.facts.held_bytes()) : 0;
     const std::vector<heap::range> unused = unused_blocks(size - std::min(room, size));
     // A single large enough block would have served the request, had its users been within reach.
     if (unused.empty() || (unused.size() == 1 && unused.front().size_bytes >= size)) return {};
@@ -339,24 +328,24 @@ piece upstream_growth::exchange(lock& held, std::size_t size, const arena& a, cu
 bool upstream_growth::give_back_block(lock& held, const heap::range& block, cuda_stream_view stream,
                                       std::uint64_t own) {
     // Taken out of the heap, so that no other thread uses the block while the lock is released.
-    heap::block taken = pool_.heap_[0].take(block.address, block.size_bytes);
+    heap::block taken = pool_.heap[0].take(block.address, block.size_bytes);
     if (!taken) return false;
     driver::Status status;
     bool out_of_reach = false;
     try {
-        status = pool_.fences_.wait_for(held, taken.fences, stream, own, pool_.fences_.last_resort(), &out_of_reach);
+        status = pool_.fences.wait_for(held, taken.fences, stream, own, pool_.fences.last_resort(), &out_of_reach);
     } catch (...) {
-        pool_.heap_.give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
+        pool_.heap.give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
         throw;
     }
     if (!status.ok() || out_of_reach) {
-        pool_.heap_.give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
+        pool_.heap.give_or_lose(0, taken.address, taken.size_bytes, std::move(taken.fences));
         return false;
     }
-    pool_.heap_[0].remove_taken(block.address, block.size_bytes);
+    pool_.heap[0].remove_taken(block.address, block.size_bytes);
     regions_.erase(block.address);
-    if (pool_.facts_.has_stocks) pool_.blocks_.remove_region(block.address);
-    pool_.facts_.note_held(pool_.facts_.held_bytes() - block.size_bytes);
+    if (pool_.facts.has_stocks) pool_.stocks.blocks().remove_region(block.address);
+    pool_.facts.note_held(pool_.facts.held_bytes() - block.size_bytes);
     rather_than_wait_bytes_ -= std::min(rather_than_wait_bytes_, block.size_bytes);
     const unlocked without(held);
     pool_.tell_removed(block.address, block.size_bytes);
@@ -373,7 +362,7 @@ void upstream_growth::take_again(lock& held, const std::vector<heap::range>& giv
         piece again =
             take_from_upstream(held, block.size_bytes, block.size_bytes, block.size_bytes, a, stream, &ignored);
         if (!again) continue;
-        if (pool_.facts_.options.ordered_upstream) again.fences.add(a.home.load()->fence_now());
+        if (pool_.facts.options.ordered_upstream) again.fences.add(a.home.load()->fence_now());
         pool_.put_back(std::move(again));
     }
 }
@@ -382,7 +371,7 @@ void upstream_growth::take_again(lock& held, const std::vector<heap::range>& giv
 
 /// Without the lock. Null, with upstream's words in `*why`, after upstream has refused exactly `size`.
 void* upstream_growth::ask_upstream(std::size_t* attempt, std::size_t size, cuda_stream_view stream, refusal* why) {
-    const std::size_t step = pool_.facts_.options.block_bytes != 0 ? pool_.facts_.options.block_bytes : unit;
+    const std::size_t step = pool_.facts.options.block_bytes != 0 ? pool_.facts.options.block_bytes : unit;
     const rmm::detail::upstream_call call;
     for (;;) {
         try {
@@ -415,23 +404,23 @@ void upstream_growth::add_block(void* base, std::size_t bytes, const heap::fence
     const auto noted = regions_.emplace(address, bytes).first;
     try {
         // A copy across the border of two allocations of the driver may fail, even where they touch.
-        if (pool_.facts_.has_stocks) pool_.blocks_.add_region(address, bytes);
-        pool_.heap_[0].add_region(address, bytes, heap::border::sealed, fences);
+        if (pool_.facts.has_stocks) pool_.stocks.blocks().add_region(address, bytes);
+        pool_.heap[0].add_region(address, bytes, heap::border::sealed, fences);
     } catch (...) {
-        if (pool_.facts_.has_stocks) pool_.blocks_.remove_region(address);
+        if (pool_.facts.has_stocks) pool_.stocks.blocks().remove_region(address);
         regions_.erase(noted);
         throw;
     }
-    pool_.heap_.note_dry(false);
-    pool_.facts_.note_held(pool_.facts_.held_bytes() + bytes);
-    pool_.update_small_limit();
+    pool_.heap.note_dry(false);
+    pool_.facts.note_held(pool_.facts.held_bytes() + bytes);
+    pool_.spans.update_small_limit();
 }
 
 std::size_t upstream_growth::trim(lock& held, std::size_t keep_bytes) {
     std::size_t given_back = 0;
-    for (auto at = regions_.begin(); at != regions_.end() && pool_.facts_.held_bytes() > keep_bytes;) {
+    for (auto at = regions_.begin(); at != regions_.end() && pool_.facts.held_bytes() > keep_bytes;) {
         const auto [address, size_bytes] = *at;
-        if (!pool_.heap_[0].is_free(address, size_bytes)) {
+        if (!pool_.heap[0].is_free(address, size_bytes)) {
             ++at;
             continue;
         }

@@ -57,31 +57,31 @@ growth_traits virtual_growth::traits_of(const virtual_source& source) noexcept {
 }
 
 void virtual_growth::note_source() noexcept {
-    pool_.facts_.note_held(source_->held_bytes());
+    pool_.facts.note_held(source_->held_bytes());
     spare_bytes_ = source_->spare_bytes();
 }
 
 /// What lies free in arenas is not: their streams, or others, use it before the pool grows.
 std::size_t virtual_growth::in_use_bytes() const noexcept {
-    return pool_.facts_.held_bytes() - std::min(pool_.unused_bytes(), pool_.facts_.held_bytes());
+    return pool_.facts.held_bytes() - std::min(pool_.unused_bytes(), pool_.facts.held_bytes());
 }
 
 /// Bytes that may be taken from the driver before memory is moved or waited for; `slack` raises the limit.
 std::size_t virtual_growth::eager_bytes(std::size_t slack) const noexcept {
-    const std::size_t waiting = pool_.holders_.size() > 1 ? peak_bytes_ / share_of_what_waits : 0;
+    const std::size_t waiting = pool_.spans.num_holders() > 1 ? peak_bytes_ / share_of_what_waits : 0;
     const std::size_t until = std::max(heap::eager_growth(peak_bytes_, 0) + waiting + slack, eager_until_);
-    return until - std::min(until, pool_.facts_.held_bytes());
+    return until - std::min(until, pool_.facts.held_bytes());
 }
 
 std::size_t virtual_growth::kept_by_stream() const noexcept {
     return std::min(most_kept_by_stream,
-                    source_->maximum_bytes() / largest_share_of_own_spans / pool_engine::most_holders);
+                    source_->maximum_bytes() / largest_share_of_own_spans / span_pool::most_holders);
 }
 
 /// Where arenas had little to give, the pool grows a while before they are asked again.
 void virtual_growth::note_collected(std::size_t bytes) noexcept {
-    const std::size_t step = pool_.facts_.held_bytes() / parts_worth_collecting;
-    if (bytes < step) eager_until_ = pool_.facts_.held_bytes() + step;
+    const std::size_t step = pool_.facts.held_bytes() / parts_worth_collecting;
+    if (bytes < step) eager_until_ = pool_.facts.held_bytes() + step;
 }
 
 // ---- what arenas get
@@ -92,8 +92,8 @@ void virtual_growth::note_collected(std::size_t bytes) noexcept {
 std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noexcept {
     std::size_t share = std::min(a.span_bytes() / growth_of_arenas, most_added_bytes);
     const std::size_t doubled = std::min(a.span_bytes(), kept_by_stream());
-    const bool has_room = pool_.facts_.held_bytes() + doubled <= source_->maximum_bytes();
-    if (has_room && doubled > share && eager_bytes(pool_.holders_.size() * kept_by_stream()) >= doubled)
+    const bool has_room = pool_.facts.held_bytes() + doubled <= source_->maximum_bytes();
+    if (has_room && doubled > share && eager_bytes(pool_.spans.num_holders() * kept_by_stream()) >= doubled)
         share = doubled;
     return align_up(std::max({size, share, granule}), granule);
 }
@@ -101,58 +101,60 @@ std::size_t virtual_growth::span_for(std::size_t size, const arena& a) const noe
 /// What is large beside its stream's share of the pool comes from the heap, where the holes of all streams are one: in
 /// arenas each stream has to find room among its own.
 std::size_t virtual_growth::small_limit() const noexcept {
-    const std::size_t share = source_->maximum_bytes() / std::max(std::size_t{1}, pool_.holders_.size());
+    const std::size_t share = source_->maximum_bytes() / std::max(std::size_t{1}, pool_.spans.num_holders());
     return std::min(std::max(std::bit_floor(share / requests_in_share), least_small_limit),
-                    pool_.facts_.traits.small_area_limit);
+                    pool_.facts.traits.small_area_limit);
 }
 
 std::size_t virtual_growth::most_span_holders() const noexcept {
     const std::size_t granules = source_->maximum_bytes() / granule;
     // One of them is the common arena.
     const std::size_t fewest =
-        std::clamp(granules / share_of_holders, std::size_t{2}, pool_engine::fewest_holders + 1) - 1;
-    return std::clamp(granules / largest_share_of_own_spans, fewest, pool_engine::most_holders);
+        std::clamp(granules / share_of_holders, std::size_t{2}, span_pool::fewest_holders + 1) - 1;
+    return std::clamp(granules / largest_share_of_own_spans, fewest, span_pool::most_holders);
 }
 
 /// A pool of virtual memory begins empty, so every stream gets a span of its own with its first small request.
 /// Otherwise the heap, which has memory by then, would serve all small requests behind the lock that all streams share.
 bool virtual_growth::needs_own_span(std::size_t size, const arena& a) const noexcept {
-    if (pool_.turn_.is_taken() || a.span_bytes() != 0) return false;
-    if (size > std::min(pool_.small_limit_.load(std::memory_order_relaxed), granule)) return false;
-    if ((a.own_number() == heap::heap::no_timeline && &a != pool_.common_) || pool_.spans_refused_ > 0) return false;
-    return &a == pool_.common_ ||
-           (pool_.holders_.size() + 1) * granule <= source_->maximum_bytes() / largest_share_of_own_spans;
+    if (pool_.turn.is_taken() || a.span_bytes() != 0) return false;
+    if (size > std::min(pool_.spans.small_limit(), granule)) return false;
+    if ((a.own_number() == heap::heap::no_timeline && &a != &pool_.arenas.common()) ||
+        pool_.spans.has_refused_fresh_spans())
+        return false;
+    return &a == &pool_.arenas.common() ||
+           (pool_.spans.num_holders() + 1) * granule <= source_->maximum_bytes() / largest_share_of_own_spans;
 }
 
 bool virtual_growth::give_own_span(lock& held, std::size_t size, arena& a) {
-    return !needs_own_span(size, a) || pool_.add_span(size, a) || grow_by_span(held, size, a);
+    return !needs_own_span(size, a) || pool_.spans.add_span(size, a) || grow_by_span(held, size, a);
 }
 
 /// Virtual memory grows in small steps: a stream gets a span of its own rather than the leavings of others, for each of
 /// which it would have to wait.
 bool virtual_growth::is_better_than_waiting(std::size_t size, const arena& a) noexcept {
-    if (pool_.turn_.is_taken() || pool_.facts_.area_of(size) == 0 || pool_.spans_refused_ > 0) return false;
-    const bool is_small = size <= pool_.small_limit_.load(std::memory_order_relaxed);
+    if (pool_.turn.is_taken() || pool_.facts.area_of(size) == 0 || pool_.spans.has_refused_fresh_spans()) return false;
+    const bool is_small = size <= pool_.spans.small_limit();
     const std::size_t bytes = is_small ? span_for(size, a) : size;
-    if (pool_.facts_.held_bytes() + bytes > source_->maximum_bytes()) return false;
+    if (pool_.facts.held_bytes() + bytes > source_->maximum_bytes()) return false;
     if (is_small && a.span_bytes() == 0 && size <= granule) return true;
     // What streams may keep is for their small requests.
-    return eager_bytes(is_small ? pool_.holders_.size() * kept_by_stream() : 0) >= bytes;
+    return eager_bytes(is_small ? pool_.spans.num_holders() * kept_by_stream() : 0) >= bytes;
 }
 
 // ---- growing
 
 /// Called with a miss, by one thread at a time. An empty piece, with the cause, if there is no more.
 piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_view, refusal* why) {
-    const growth_mark growing(pool_.turn_);
+    const growth_mark growing(pool_.turn);
     // A small request gets granules of its stream's, if there is memory for some.
-    if (size <= pool_.small_limit_.load(std::memory_order_relaxed)) {
-        arena& spans = pool_.spans_of(a);
-        const bool has_spans = &spans == pool_.common_ || spans.own_number() != heap::heap::no_timeline;
+    if (size <= pool_.spans.small_limit()) {
+        arena& spans = pool_.spans.spans_of(a);
+        const bool has_spans = &spans == &pool_.arenas.common() || spans.own_number() != heap::heap::no_timeline;
         const std::size_t bytes = has_spans ? span_for(size, spans) : align_up(size, granule);
         // Fresh memory beside what the arena has: what else is free would have to be moved.
-        bool grown = has_spans && pool_.spans_refused_ == 0 &&
-                     pool_.facts_.held_bytes() + bytes <= source_->maximum_bytes() && grow_by_span(held, size, spans);
+        bool grown = has_spans && !pool_.spans.has_refused_fresh_spans() &&
+                     pool_.facts.held_bytes() + bytes <= source_->maximum_bytes() && grow_by_span(held, size, spans);
         refusal ignored;
         if (!grown)
             if (piece whole = grow_or_move(held, bytes, a.own_number(), &ignored)) {
@@ -163,8 +165,8 @@ piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_v
             if (piece small = pool_.find_ready(size, a)) return small;
     }
     // Rather than move anything for it, a request of the small area goes to the other one.
-    if (const std::uint8_t area = pool_.facts_.area_of(size); area != 0 && eager_bytes() < size)
-        if (heap::block b = pool_.heap_[0].try_allocate(size, a.own_number())) return piece::of_heap(std::move(b), 0);
+    if (const std::uint8_t area = pool_.facts.area_of(size); area != 0 && eager_bytes() < size)
+        if (heap::block b = pool_.heap[0].try_allocate(size, a.own_number())) return piece::of_heap(std::move(b), 0);
     refusal first;
     if (piece made = grow_or_move(held, size, a.own_number(), &first)) return made;
     // The device may have less to give than it seemed: then with what it has left, and with none of that.
@@ -182,14 +184,14 @@ piece virtual_growth::grow(lock& held, std::size_t size, arena& a, cuda_stream_v
 std::size_t virtual_growth::free_of_device(lock& held) {
     const unlocked without(held);
     std::size_t free_bytes = 0, total_bytes = 0;
-    if (!pool_.facts_.driver.memory_info(pool_.facts_.device, &free_bytes, &total_bytes).ok())
-        (void)pool_.facts_.driver.take_last_error();
+    if (!pool_.facts.driver.memory_info(pool_.facts.device, &free_bytes, &total_bytes).ok())
+        (void)pool_.facts.driver.take_last_error();
     return free_bytes / source_->granularity() * source_->granularity();
 }
 
 piece virtual_growth::grow_idle(lock& held, std::size_t size, refusal* why) {
-    pool_.turn_.wait_for_others(held);
-    const growth_mark growing(pool_.turn_);
+    pool_.turn.wait_for_others(held);
+    const growth_mark growing(pool_.turn);
     return grow_or_move(held, size, heap::heap::no_timeline, why);
 }
 
@@ -197,28 +199,28 @@ piece virtual_growth::grow_idle(lock& held, std::size_t size, refusal* why) {
 /// span would not begin where spans must.
 bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
     const std::size_t bytes = span_for(size, a);
-    const growth_mark growing(pool_.turn_);
+    const growth_mark growing(pool_.turn);
     if (a.window == 0)
-        a.window = align_up(source_->window(num_windows_++ % pool_engine::most_holders, num_windows), granule);
+        a.window = align_up(source_->window(num_windows_++ % span_pool::most_holders, num_windows), granule);
     if (a.num_spans() == 0) a.grows_at = a.window;
     virtual_source::growth grown;
     {
         const unlocked without(held);
-        grown = source_->grow(bytes, pool_.facts_.span_area(), &a.grows_at);
+        grown = source_->grow(bytes, pool_.facts.span_area(), &a.grows_at);
         if (grown.status.ok())
             pool_.tell_added(grown.made.address, grown.made.size_bytes, nullptr);
         else
-            (void)pool_.facts_.driver.take_last_error();
+            (void)pool_.facts.driver.take_last_error();
     }
     note_source();
     if (!grown.status.ok()) return false;
-    if (!add_mapped(held, pool_.facts_.span_area(), grown.made)) return false;
-    heap::heap& h = pool_.heap_[pool_.facts_.span_area()];
+    if (!add_mapped(held, pool_.facts.span_area(), grown.made)) return false;
+    heap::heap& h = pool_.heap[pool_.facts.span_area()];
     peak_bytes_ = std::max(peak_bytes_, in_use_bytes() + size);
     if (grown.made.address % granule != 0 || !span_directory::can_hold(grown.made.address, grown.made.size_bytes))
         return false;
     const heap::block span = h.take(grown.made.address, bytes);
-    pool_.install_span(span.address, span.size_bytes, span.fences, a);
+    pool_.spans.install_span(span.address, span.size_bytes, span.fences, a);
     return true;
 }
 
@@ -226,7 +228,7 @@ bool virtual_growth::grow_by_span(lock& held, std::size_t size, arena& a) {
 /// the driver.
 bool virtual_growth::add_mapped(lock& held, std::uint8_t area, const heap::range& made) {
     try {
-        pool_.heap_[area].add_region(made.address, made.size_bytes, heap::border::open);
+        pool_.heap[area].add_region(made.address, made.size_bytes, heap::border::open);
         return true;
     } catch (const std::bad_alloc&) {
         const unlocked without(held);
@@ -240,13 +242,13 @@ bool virtual_growth::add_mapped(lock& held, std::uint8_t area, const heap::range
 /// Free ranges by address, without those whose users the host could not wait for.
 std::vector<heap::free_range> virtual_growth::free_ranges() {
     std::vector<heap::free_range> free;
-    const bool streams_only = pool_.fences_.last_resort() == timelines::reach::streams;
+    const bool streams_only = pool_.fences.last_resort() == timelines::reach::streams;
     for (std::uint8_t i = 0; i < pool_facts::num_areas; ++i)
-        pool_.heap_[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
+        pool_.heap[i].for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences) {
             const bool ready = std::all_of(fences.begin(), fences.end(),
-                                           [this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
+                                           [this](const heap::fence& f) { return pool_.streams.has_passed(f); });
             if (!ready && streams_only &&
-                pool_.timelines_.first_out_of_reach(fences, heap::heap::no_timeline) != heap::heap::no_timeline)
+                pool_.streams.first_out_of_reach(fences, heap::heap::no_timeline) != heap::heap::no_timeline)
                 return;
             free.push_back({{address, bytes}, ready, i});
         });
@@ -264,10 +266,10 @@ struct virtual_growth::taken_ranges {
         heap::fence_set fences;
     };
 
-    explicit taken_ranges(pool_engine& of) noexcept : pool(of) {}
+    explicit taken_ranges(pool_parts& of) noexcept : pool(of) {}
     ~taken_ranges() {
-        for (part& p : moved) pool.heap_.give_or_lose(p.area, p.where.address, p.where.size_bytes, std::move(p.fences));
-        if (kept) pool.heap_.give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
+        for (part& p : moved) pool.heap.give_or_lose(p.area, p.where.address, p.where.size_bytes, std::move(p.fences));
+        if (kept) pool.heap.give_or_lose(kept_area, kept.address, kept.size_bytes, std::move(kept.fences));
     }
     taken_ranges(const taken_ranges&) = delete;
     taken_ranges& operator=(const taken_ranges&) = delete;
@@ -282,13 +284,13 @@ struct virtual_growth::taken_ranges {
             while (at->where.end() <= m.address) ++at;
             for (auto f = at; f != free.end() && f->where.address < m.end(); ++f) {
                 const std::uintptr_t begin = std::max(f->where.address, m.address);
-                heap::block b = pool.heap_[f->area].take(begin, std::min(f->where.end(), m.end()) - begin);
+                heap::block b = pool.heap[f->area].take(begin, std::min(f->where.end(), m.end()) - begin);
                 RMM_EXPECTS(b, "a pool of virtual memory planned to move memory that is in use");
                 moved.push_back({{b.address, b.size_bytes}, static_cast<std::uint8_t>(f->area), std::move(b.fences)});
             }
         }
         kept_area = area;
-        kept = pool.heap_[area].take(plan.kept.address, plan.kept.size_bytes);
+        kept = pool.heap[area].take(plan.kept.address, plan.kept.size_bytes);
     }
     /// Of what is moved.
     heap::fence_set users() const {
@@ -297,7 +299,7 @@ struct virtual_growth::taken_ranges {
         return all;
     }
 
-    pool_engine& pool;
+    pool_parts& pool;
     std::vector<part> moved;
     heap::block kept;
     std::uint8_t kept_area = 0;
@@ -312,11 +314,11 @@ driver::Status virtual_growth::remap(lock& held, const heap::move_plan& plan, st
         for (const heap::range& m : plan.moved) pool_.tell_removed(m.address, m.size_bytes);
         made = source_->remap(plan);
         for (const heap::range& m : made.ranges) pool_.tell_added(m.address, m.size_bytes, nullptr);
-        if (!made.status.ok()) (void)pool_.facts_.driver.take_last_error();
+        if (!made.status.ok()) (void)pool_.facts.driver.take_last_error();
     }
     note_source();
     const std::vector<taken_ranges::part> moved = std::exchange(taken.moved, {});
-    for (const taken_ranges::part& p : moved) pool_.heap_[p.area].remove_taken(p.where.address, p.where.size_bytes);
+    for (const taken_ranges::part& p : moved) pool_.heap[p.area].remove_taken(p.where.address, p.where.size_bytes);
     if (made.status.ok()) {
         bool is_noted = true;
         for (const heap::range& m : made.ranges) is_noted &= add_mapped(held, area, m);
@@ -337,7 +339,7 @@ driver::Status virtual_growth::remap(lock& held, const heap::move_plan& plan, st
 /// what is moved.
 piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t own, refusal* why,
                                    std::size_t fresh_bytes) {
-    const std::uint8_t area = pool_.facts_.area_of(size);
+    const std::uint8_t area = pool_.facts.area_of(size);
     peak_bytes_ = std::max(peak_bytes_, in_use_bytes() + size);
     const std::vector<heap::free_range> free = free_ranges();
     virtual_source::growth_limits limits;
@@ -345,7 +347,7 @@ piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t o
     limits.eager_fresh_bytes = std::min(fresh_bytes, eager_bytes());
     const heap::move_plan plan = source_->plan(size, free, area, limits);
     if (!plan.possible) {
-        why->meet_maximum(pool_.facts_.held_bytes(), source_->maximum_bytes(), size);
+        why->meet_maximum(pool_.facts.held_bytes(), source_->maximum_bytes(), size);
         return {};
     }
     driver::Status status;
@@ -353,12 +355,12 @@ piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t o
         taken_ranges taken(pool_);
         taken.take(plan, area, free);
         bool out_of_reach = false;
-        status = pool_.fences_.wait_on_host(held, taken.users(), pool_.fences_.last_resort(), &out_of_reach);
+        status = pool_.fences.wait_on_host(held, taken.users(), pool_.fences.last_resort(), &out_of_reach);
         if (status.ok() && out_of_reach) status = {driver::Code::out_of_memory, 0};
         if (status.ok()) status = remap(held, plan, area, taken);
     }
     note_source();
-    pool_.update_small_limit();
+    pool_.spans.update_small_limit();
     if (!status.ok()) {
         why->why = status.code == driver::Code::out_of_memory ? refusal::cause::exhausted : refusal::cause::driver;
         why->device_is_full = status.code == driver::Code::out_of_memory;
@@ -366,7 +368,7 @@ piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t o
         why->reason = "the device has no more memory to map";
         return {};
     }
-    return pool_.heap_.take(size, own);
+    return pool_.heap.take(size, own);
 }
 
 /// Cuts the physical piece in which the block ends, at the block's end, before the block is used: the free rest of a
@@ -374,14 +376,14 @@ piece virtual_growth::grow_or_move(lock& held, std::size_t size, std::uint64_t o
 /// the way, and the remaining part of the block is in the heap again.
 bool virtual_growth::cut_behind(lock& held, piece* taken) {
     if (!*taken || taken->from != nullptr) return true;
-    if (pool_.turn_.is_of_another_thread()) return true;  // the source is at work
+    if (pool_.turn.is_of_another_thread()) return true;  // the source is at work
     const std::uintptr_t end = taken->address + taken->size_bytes;
     const std::uintptr_t at = align_up(end, source_->granularity());
     const heap::range whole = source_->piece_across(at);
-    const std::size_t fitting = source_->fitting_piece(pool_.facts_.held_bytes() - pool_.heap_.free_bytes());
+    const std::size_t fitting = source_->fitting_piece(pool_.facts.held_bytes() - pool_.heap.free_bytes());
     if (whole.address < taken->address || !heap::is_worth_cutting(whole.size_bytes, fitting)) return true;
     // Takes the rest out of the heap, so that no other thread uses the piece while the lock is released.
-    heap::heap& h = pool_.heap_[taken->area];
+    heap::heap& h = pool_.heap[taken->area];
     heap::block rest;
     try {
         rest = h.take(end, whole.end() - end);
@@ -393,18 +395,18 @@ bool virtual_growth::cut_behind(lock& held, piece* taken) {
     try {
         heap::fence_set all = taken->fences;
         all.add(rest.fences);
-        all.prune([this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
+        all.prune([this](const heap::fence& f) { return pool_.streams.has_passed(f); });
         if (all.empty() || fitting * fitting_pieces_in_largest <= source_->largest_piece_bytes()) {
-            const growth_mark cutting(pool_.turn_);
+            const growth_mark cutting(pool_.turn);
             bool out_of_reach = false;
-            done.status = pool_.fences_.wait_on_host(held, all, pool_.fences_.last_resort(), &out_of_reach);
+            done.status = pool_.fences.wait_on_host(held, all, pool_.fences.last_resort(), &out_of_reach);
             if (out_of_reach) done.status = {driver::Code::not_ready, 0};
             if (done.status.ok()) {
                 rest.fences.clear();
                 taken->fences.clear();
                 const unlocked without(held);
                 done = source_->cut(at);
-                if (!done.status.ok()) (void)pool_.facts_.driver.take_last_error();
+                if (!done.status.ok()) (void)pool_.facts.driver.take_last_error();
             }
             note_source();
         }
@@ -412,12 +414,12 @@ bool virtual_growth::cut_behind(lock& held, piece* taken) {
         // It stays whole.
     }
     if (done.mapped.size_bytes != 0) {
-        pool_.heap_.give_or_lose(taken->area, rest.address, rest.size_bytes, std::move(rest.fences));
+        pool_.heap.give_or_lose(taken->area, rest.address, rest.size_bytes, std::move(rest.fences));
         return true;
     }
     h.remove_taken(whole.address, whole.size_bytes);
     if (taken->address < whole.address)
-        pool_.heap_.give_or_lose(taken->area, taken->address, whole.address - taken->address, std::move(taken->fences));
+        pool_.heap.give_or_lose(taken->area, taken->address, whole.address - taken->address, std::move(taken->fences));
     else
         h.expect_fewer_frees(1);
     return false;
@@ -428,8 +430,8 @@ void virtual_growth::return_region(std::uint8_t area, const heap::range& region,
                                    const heap::fence_set& fences) noexcept {
     try {
         heap::fence_set unpassed = fences;
-        unpassed.prune([this](const heap::fence& f) { return pool_.timelines_.has_passed(f); });
-        pool_.heap_[area].add_region(region.address, region.size_bytes, heap::border::open, unpassed);
+        unpassed.prune([this](const heap::fence& f) { return pool_.streams.has_passed(f); });
+        pool_.heap[area].add_region(region.address, region.size_bytes, heap::border::open, unpassed);
     } catch (const std::exception& e) {
         rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
     }
@@ -460,42 +462,42 @@ std::size_t virtual_growth::trim(lock& held, std::size_t keep_bytes) {
         {
             const unlocked without(held);
             t = trim_some();
-            if (!t.status.ok()) (void)pool_.facts_.driver.take_last_error();
+            if (!t.status.ok()) (void)pool_.facts.driver.take_last_error();
         }
         given_back += t.released_bytes;
         note_source();
         return t;
     };
-    if (pool_.facts_.held_bytes() <= keep_bytes) return given_back;
+    if (pool_.facts.held_bytes() <= keep_bytes) return given_back;
     if (!without_lock([&] { return source_->release_spare(); }).status.ok()) return given_back;
     for (std::uint8_t area = 0; area < pool_facts::num_areas; ++area) {
-        heap::heap& h = pool_.heap_[area];
+        heap::heap& h = pool_.heap[area];
         h.merge_all();  // a physical piece may lie under several pieces with different fences
         std::vector<heap::range> whole;
         h.for_each_free([&](std::uintptr_t address, std::size_t bytes, const heap::fence_set&) {
             if (const heap::range r = source_->removable({address, bytes}); r.size_bytes != 0) whole.push_back(r);
         });
         for (const heap::range& r : whole) {
-            if (pool_.facts_.held_bytes() <= keep_bytes) return given_back;
+            if (pool_.facts.held_bytes() <= keep_bytes) return given_back;
             heap::block taken = h.take(r.address, r.size_bytes);
             if (!taken) continue;
             bool out_of_reach = false;
             driver::Status status;
             try {
-                status = pool_.fences_.wait_on_host(held, taken.fences, pool_.fences_.last_resort(), &out_of_reach);
+                status = pool_.fences.wait_on_host(held, taken.fences, pool_.fences.last_resort(), &out_of_reach);
             } catch (...) {
-                pool_.heap_.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
+                pool_.heap.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
                 throw;
             }
             if (!status.ok() || out_of_reach) {
-                pool_.heap_.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
+                pool_.heap.give_or_lose(area, taken.address, taken.size_bytes, std::move(taken.fences));
                 return given_back;
             }
             virtual_source::trimming t;
             try {
                 t = without_lock([&] { return trim_source(r); });
             } catch (...) {
-                pool_.heap_.give_or_lose(area, taken.address, taken.size_bytes, {});
+                pool_.heap.give_or_lose(area, taken.address, taken.size_bytes, {});
                 throw;
             }
             h.remove_taken(r.address, r.size_bytes);

@@ -1,19 +1,17 @@
-// Implements the part of engine.hpp that searches memory: the spans of arenas, their free and away blocks, and the heap
-// behind.
-//
-// A stream's small requests get spans of their own, while few streams have spans. Further streams share the common
-// arena, where a freed block is away for every stream until the free has passed. A stream with enough requests gets
-// spans of its own. Entirely free spans leave their arena at the next collection; where memory is short, so do all
-// granules without a block in use.
-#include <algorithm>
+// Implements span_pool.hpp.
+#include "rmm/pool/span_pool.hpp"
+
 #include <exception>
 #include <functional>
+#include <limits>
+#include <new>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
-#include "driver/locks.hpp"
 #include "rmm/aligned.hpp"
-#include "rmm/pool/growth.hpp"
+#include "rmm/status.hpp"
+#include "rmm/tags.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -28,12 +26,15 @@ constexpr std::uint32_t requests_of_busy_stream = 64;
 // Arenas with blocks away that are examined in one search; the next search continues behind them.
 constexpr std::size_t most_waiting_asked = 64;
 
+// Requests after a refused span for which no fresh memory is sought for another.
+constexpr std::size_t requests_per_refused_span = 256;
+
 }  // namespace
 
-/// Whether the request goes to the common arena. Called once for each request, which it counts.
-bool pool_engine::should_share(arena& a) noexcept {
+/// Whether the request goes to the common arena.
+bool span_pool::should_share(arena& a) noexcept {
     if (a.own_number() == heap::heap::no_timeline || chain<arena, &arena::as_holder>::contains(a)) return false;
-    if (holders_.size() < growth_->most_span_holders()) return false;
+    if (holders_.size() < policy_->most_span_holders()) return false;
     ++num_shared_;
     if (a.num_shared == 0) a.shared_since = num_shared_;
     if (++a.num_shared < requests_of_busy_stream) return true;
@@ -41,12 +42,17 @@ bool pool_engine::should_share(arena& a) noexcept {
     return num_shared_ - a.shared_since > most_holders * requests_of_busy_stream;
 }
 
-/// A block that the stream may use without a wait.
-piece pool_engine::find_ready(std::size_t size, arena& a) {
+arena& span_pool::choose(arena& a) noexcept {
+    a.shares = should_share(a);
+    if (num_refused_ > 0) --num_refused_;
+    return spans_of(a);
+}
+
+void span_pool::refuse_fresh_spans() noexcept { num_refused_ = requests_per_refused_span; }
+
+piece span_pool::find_ready(std::size_t size, arena& a) {
     const std::uint64_t own = a.own_number();
-    if (facts_.has_stocks)
-        if (piece stocked = find_stocked(size, a)) return stocked;
-    if (!facts_.has_stocks && size <= small_limit_.load(std::memory_order_relaxed) && own != heap::heap::no_timeline) {
+    if (size <= small_limit() && own != heap::heap::no_timeline) {
         arena& spans = spans_of(a);
         for (bool more = true; more; more = add_span(size, spans)) {
             const kmm::locks::Guard in(spans.mutex);
@@ -58,24 +64,15 @@ piece pool_engine::find_ready(std::size_t size, arena& a) {
     return heap_.take_ready(size, own);
 }
 
-/// What other streams used last: blocks of the arena that are away, whatever the heap can put together, blocks of other
-/// arenas, whole spans of which something is away. O(blocks away + arenas with spans), or what
-/// merging needs.
-piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided, bool all_spans) {
-    if (facts_.has_stocks) {
-        if (piece fenced = take_over(a, avoided, last_use::fenced)) return fenced;
-        if (heap_[0].free_bytes() >= size)
-            if (piece waited_for = heap_.take(size, a.own_number(), avoided)) return waited_for;
-        return take_over(a, avoided, last_use::any);
-    }
+piece span_pool::find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided, bool all_spans) {
     if (piece away = take_away_block(size, a, avoided)) return away;
     const auto from_heap = [&](bool all) KMM_REQUIRES(in_engine) -> piece {
-        const std::size_t collected = collect_spans(all);
-        if (all) growth_->note_collected(collected);
+        const std::size_t collected = collect(all);
+        if (all) policy_->note_collected(collected);
         return heap_.take(size, a.own_number(), avoided);
     };
     if (piece merged = from_heap(false)) return merged;
-    const bool is_small = size <= small_limit_.load(std::memory_order_relaxed);
+    const bool is_small = size <= small_limit();
     for (arena* other = holders_.front(); other != nullptr; other = holders_.behind(*other)) {
         if (other == &a && is_small) continue;  // it has been looked into
         if (std::find(avoided.begin(), avoided.end(), other->number) == avoided.end()) {
@@ -93,7 +90,7 @@ piece pool_engine::find_fenced(std::size_t size, arena& a, std::span<const std::
 }
 
 /// The beginning of the smallest block of the arena that fits and is away.
-piece pool_engine::take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
+piece span_pool::take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided) {
     const kmm::locks::Guard in(a.mutex);
     std::size_t best = a.away.size();
     std::size_t best_size = std::numeric_limits<std::size_t>::max();
@@ -122,12 +119,28 @@ piece pool_engine::take_away_block(std::size_t size, arena& a, std::span<const s
     return {t.address, t.size_bytes, std::move(fences), &a, t.position, true};
 }
 
-/// Takes a span out of the heap that holds at least `size` and is ready for the arena's stream; false if there is none.
-bool pool_engine::add_span(std::size_t size, arena& a) {
+void span_pool::put_back(piece taken) noexcept {
+    try {
+        arena& a = *taken.from;
+        const kmm::locks::Guard in(a.mutex);
+        taken.fences.prune([this](const heap::fence& f) { return timelines_.has_passed(f); });
+        if (!taken.was_away || taken.fences.empty()) {
+            a.heap.free(taken.address, taken.position);
+            return;
+        }
+        a.away.push_back({0, std::move(taken.fences)});
+        std::size_t size = 0;
+        a.away.back().block = a.heap.detach(taken.address, &size);
+    } catch (const std::exception& e) {
+        rmm::detail::report_misuse("a block of a pool is lost until the pool is destroyed: ", e.what());
+    }
+}
+
+bool span_pool::add_span(std::size_t size, arena& a) {
     constexpr std::size_t granule = span_directory::granule;
     const std::uint8_t area = facts_.span_area();
     const std::size_t least = align_up(std::max(size, granule), granule);
-    for (std::size_t wanted = growth_->span_for(size, a); wanted >= least;
+    for (std::size_t wanted = policy_->span_for(size, a); wanted >= least;
          wanted = wanted == least ? 0 : std::max(least, align_down(wanted / 2, granule))) {
         heap::block b;
         // Virtual memory is aligned to the granule for the most part.
@@ -163,8 +176,7 @@ bool pool_engine::add_span(std::size_t size, arena& a) {
     return false;
 }
 
-/// Makes memory that was taken from the heap a span of the arena; gives it back if the host has no memory for that.
-void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a) {
+void span_pool::install_span(std::uintptr_t address, std::size_t bytes, const heap::fence_set& fences, arena& a) {
     try {
         directory_.prepare(address, bytes);
         const kmm::locks::Guard in(a.mutex);
@@ -190,9 +202,36 @@ void pool_engine::install_span(std::uintptr_t address, std::size_t bytes, const 
     update_small_limit();
 }
 
+std::size_t span_pool::send_away(arena& owner, std::uintptr_t address, heap::fence_set fences) {
+    std::size_t size = 0;
+    const kmm::locks::Guard in(owner.mutex);
+    // An arena without a stream may be on its way to another one, which would wait for nothing.
+    const bool is_own = fences.size() == 1 && &owner != &common_ &&
+                        owner.handle.load(std::memory_order_relaxed) != arena::no_stream() &&
+                        fences.begin()->timeline == owner.number.load(std::memory_order_relaxed);
+    if (fences.empty() || is_own) {
+        const std::uint64_t position = fences.empty() ? 0 : fences.begin()->position;
+        size = owner.heap.free(address, position);
+        if (size != 0) owner.last_freed = std::max(owner.last_freed, position);
+        if (owner.heap.num_unused_spans() > 0) changed_.note(owner);
+        return size;
+    }
+    owner.away.push_back({0, std::move(fences)});
+    away_block& away = owner.away.back();
+    away.block = owner.heap.detach(address, &size);
+    if (size == 0) {
+        owner.away.pop_back();
+        return 0;
+    }
+    if (away.fences.size() > 1) owner.drained_at = arena::never;  // some may have passed
+    if (&owner == &common_) uncovered_.note_shared(away.fences);
+    changed_.note(owner);
+    return size;
+}
+
 /// Takes back the blocks away whose fences have passed. Under both locks. O(1) if no fence has passed since the last
 /// time, else O(blocks away).
-void pool_engine::drain(arena& a) {
+void span_pool::drain(arena& a) {
     if (a.away.empty() || a.drained_at == timelines_.num_passes()) return;
     a.drained_at = timelines_.num_passes();
     const std::uint64_t own = a.number.load(std::memory_order_relaxed);
@@ -202,7 +241,7 @@ void pool_engine::drain(arena& a) {
         away_block& block = a.away[i];
         block.fences.prune([&](const heap::fence& f) { return timelines_.has_passed(f); });
         const bool ready = block.fences.empty() ||
-                           (&a != common_ && block.fences.size() == 1 && block.fences.begin()->timeline == own);
+                           (&a != &common_ && block.fences.size() == 1 && block.fences.begin()->timeline == own);
         if (ready) {
             const std::uint64_t position = block.fences.empty() ? 0 : block.fences.begin()->position;
             a.last_freed = std::max(a.last_freed, position);
@@ -215,24 +254,8 @@ void pool_engine::drain(arena& a) {
     a.away.resize(kept);
 }
 
-/// In a free: the arena may have something to give back. Any thread.
-void pool_engine::note_change(arena& a) noexcept {
-    if (a.is_changed.load(std::memory_order_relaxed) || a.is_changed.exchange(true, std::memory_order_acq_rel)) return;
-    arena* first = changed_.load(std::memory_order_relaxed);
-    do a.next_changed = first;
-    while (!changed_.compare_exchange_weak(first, &a, std::memory_order_release, std::memory_order_relaxed));
-}
-
-/// Gives every span in which nothing is in use back to the heap, so that it merges; `all`: of every arena all granules
-/// in which nothing is in use, with blocks that are away. O(arenas in which something has changed), or with `all`
-/// O(arenas with spans + free pieces of a granule and more + blocks away), and says how much that is.
-std::size_t pool_engine::collect_spans(bool all) {
-    for (arena* a = changed_.exchange(nullptr, std::memory_order_acquire); a != nullptr;) {
-        arena* const next = a->next_changed;
-        a->is_changed.store(false, std::memory_order_release);
-        collect_from(*a, false);
-        a = next;
-    }
+std::size_t span_pool::collect(bool all) {
+    changed_.take_all([this](arena& a) KMM_REQUIRES(in_engine) { collect_from(a, false); });
     if (collected_at_ != timelines_.num_passes()) {
         if (waiting_.size() <= most_waiting_asked) collected_at_ = timelines_.num_passes();
         for (std::size_t n = std::min(waiting_.size(), most_waiting_asked); n > 0; --n)
@@ -248,18 +271,9 @@ std::size_t pool_engine::collect_spans(bool all) {
     return heap_.free_bytes() - free_before;
 }
 
-void pool_engine::collect_from(arena& a, bool all) {
+void span_pool::collect_from(arena& a, bool all) {
     ++num_steps_;
-    if (facts_.has_stocks && !all) {
-        // A search that looks into its stock finds out whether it is empty.
-        a.is_listed = true;
-        return holders_.push_back(a);
-    }
     const kmm::locks::Guard in(a.mutex);
-    if (facts_.has_stocks) {
-        collect_stock(a);
-        a.is_listed = false;
-    }
     drain(a);
     const auto fence_at = [&](std::uint64_t position) {
         const heap::fence last_use{a.number, position};
@@ -285,7 +299,7 @@ void pool_engine::collect_from(arena& a, bool all) {
 /// Whole granules in which nothing is in use, with the fences of what is away in them. What the host has no memory for
 /// stays where it is.
 template<typename FenceAt>
-void pool_engine::collect_granules(arena& a, FenceAt&& fence_at) {
+void span_pool::collect_granules(arena& a, FenceAt&& fence_at) {
     heap::heap& h = heap_[facts_.span_area()];
     std::size_t num_expected = 0;  // frees of parts of the row that is looked at
     try {
