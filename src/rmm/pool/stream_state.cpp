@@ -1,25 +1,16 @@
 // Implements stream_state.hpp.
 #include "rmm/pool/stream_state.hpp"
 
-#include <atomic>
-
 #include "rmm/status.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
-namespace {
 
 using rmm::detail::handle_of;
 
 std::atomic<bool> captures_seen{false};
-
-}  // namespace
-
-void note_capture() noexcept { captures_seen.store(true, std::memory_order_relaxed); }
-
-bool has_seen_captures() noexcept { return captures_seen.load(std::memory_order_relaxed); }
 
 bool is_captured(driver::Driver& driver, cuda_stream_view stream) noexcept {
     driver::CaptureStatus status = driver::CaptureStatus::none;

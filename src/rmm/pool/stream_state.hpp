@@ -3,6 +3,7 @@
 // Owns: whether any stream was seen captured, once for the process. Must not know: pools. Any thread, without a lock.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "driver/driver.hpp"
@@ -20,9 +21,10 @@ namespace driver = ::kmm::driver;
 inline cudaStream_t normalized(cuda_stream_view stream) noexcept {
     return stream.value() == nullptr ? rmm::detail::legacy_stream_handle() : stream.value();
 }
-/// Whether any pool of the process was called with a stream that was being captured. Does not call the driver.
-bool has_seen_captures() noexcept;
-void note_capture() noexcept;
+/// Whether any pool of the process was called with a stream that was being captured.
+extern std::atomic<bool> captures_seen;
+inline bool has_seen_captures() noexcept { return captures_seen.load(std::memory_order_relaxed); }
+inline void note_capture() noexcept { captures_seen.store(true, std::memory_order_relaxed); }
 /// Notes a capture, too.
 bool is_captured(driver::Driver& driver, cuda_stream_view stream) noexcept;
 /// The id of the stream's capture; 0: it is not captured, or cannot be.
