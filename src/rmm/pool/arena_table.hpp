@@ -14,18 +14,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "driver/locks.hpp"
 #include "rmm/cuda_stream_view.hpp"
 #include "rmm/heap/address_map.hpp"
-#include "rmm/pool/arena.hpp"
-#include "rmm/pool/chain.hpp"
-#include "rmm/pool/engine_mutex.hpp"
-#include "rmm/pool/pool_facts.hpp"
 #include "rmm/pool/pool_fences.hpp"
-#include "rmm/pool/pool_heap.hpp"
-#include "rmm/pool/stock_signs.hpp"
-#include "rmm/pool/stream_state.hpp"
-#include "rmm/pool/timeline.hpp"
 #include "rmm/stream_registry.hpp"
 
 namespace rmm {

@@ -11,15 +11,10 @@
 #include <span>
 #include <vector>
 
-#include "driver/driver.hpp"
 #include "rmm/cuda_stream_view.hpp"
-#include "rmm/heap/fence_set.hpp"
 #include "rmm/pool/arena.hpp"
-#include "rmm/pool/engine_mutex.hpp"
-#include "rmm/pool/pool_facts.hpp"
 #include "rmm/pool/pool_heap.hpp"
 #include "rmm/pool/stream_state.hpp"
-#include "rmm/pool/timeline.hpp"
 #include "rmm/pool/uncovered_frees.hpp"
 
 namespace rmm {

@@ -52,30 +52,19 @@ pool_statistics pool_holder::statistics() {
     const lock held(parts_.mutex);
     captures_.release_ended();
     parts_.collect(true);
+    const rmm::detail::holder_figures f = count();
     pool_statistics s;
-    s.held_bytes = parts_.facts.held_bytes();
-    s.in_use_bytes = parts_.large.bytes();
-    s.num_blocks = parts_.large.size();
-    s.largest_free_bytes = parts_.heap.largest_free_bytes();
-    parts_.spans.for_each_holder([&](arena& a) {
-        a.expect_held();
-        s.in_use_bytes += a.heap.live_bytes();
-        s.num_blocks += a.heap.num_live();
-        s.largest_free_bytes = std::max(s.largest_free_bytes, a.heap.largest_free_bytes());
-    });
-    if (parts_.facts.has_stocks) {
-        const std::size_t num_out = parts_.num_blocks_out();
-        s.in_use_bytes += num_out * parts_.facts.options.block_bytes;
-        s.num_blocks += num_out;
-    }
+    s.held_bytes = f.held_bytes;
+    s.in_use_bytes = f.in_use_bytes;
+    s.num_blocks = f.num_blocks;
+    s.maximum_bytes = f.maximum_bytes;
     // Blocks in use of captures count as in use; the free rest of their memory is reserved for them.
     const captures::sums of_captures = captures_.figures();
     s.captured_bytes = of_captures.held_bytes;
     s.free_bytes = s.held_bytes - s.in_use_bytes - of_captures.free_bytes;
-    s.maximum_bytes = parts_.facts.options.maximum_bytes == no_maximum ? 0 : parts_.facts.options.maximum_bytes;
     s.num_upstream_blocks = growth_->num_blocks();
     // Spare physical memory can be mapped contiguously on demand.
-    s.largest_free_bytes = std::max(s.largest_free_bytes, growth_->spare_bytes());
+    s.largest_free_bytes = std::max(f.largest_free_bytes, growth_->spare_bytes());
     return s;
 }
 
@@ -115,12 +104,10 @@ std::string pool_holder::name_in_texts() const {
 
 // ---- in the ledger
 
-/// Changes nothing in the pool, unlike `statistics`: frequent calls must not cost streams the spans of their arenas.
-rmm::detail::holder_figures pool_holder::figures() {
+/// All but the names. O(arenas).
+rmm::detail::holder_figures pool_holder::count() {
+    const std::size_t block_bytes = parts_.facts.options.block_bytes;
     rmm::detail::holder_figures f;
-    const lock held(parts_.mutex);
-    f.name = name_in_texts();
-    f.kind = rmm::detail::with_class_names(parts_.facts.options.name);
     f.held_bytes = parts_.facts.held_bytes();
     f.peak_bytes = std::max(parts_.facts.peak_bytes, f.held_bytes);
     f.maximum_bytes = parts_.facts.options.maximum_bytes == no_maximum ? 0 : parts_.facts.options.maximum_bytes;
@@ -133,40 +120,47 @@ rmm::detail::holder_figures pool_holder::figures() {
         f.in_use_bytes += a->heap.live_bytes();
         f.num_blocks += a->heap.num_live();
         f.largest_free_bytes = std::max(f.largest_free_bytes, a->heap.largest_free_bytes());
-        if (!a->stock.empty()) f.largest_free_bytes = std::max(f.largest_free_bytes, parts_.facts.options.block_bytes);
+        if (!a->stock.empty()) f.largest_free_bytes = std::max(f.largest_free_bytes, block_bytes);
     }
-    if (parts_.facts.has_stocks) {
-        const std::size_t num_out = parts_.num_blocks_out();
-        f.in_use_bytes += num_out * parts_.facts.options.block_bytes;
-        f.num_blocks += num_out;
-    }
+    const std::size_t num_out = parts_.facts.has_stocks ? parts_.num_blocks_out() : 0;
+    f.in_use_bytes += num_out * block_bytes;
+    f.num_blocks += num_out;
     return f;
 }
 
-void pool_holder::add_by_tag(rmm::detail::tag_sums* sums) {
+rmm::detail::holder_figures pool_holder::figures() {
     const lock held(parts_.mutex);
-    parts_.large.for_each([&](std::uintptr_t, const large_block& b) { add_to(sums, b.tag, b.size_bytes); });
-    parts_.stocks.blocks().for_each_in_use(
-        [&](const stocked_block& b) { add_to(sums, b.tag, parts_.facts.options.block_bytes); });
+    rmm::detail::holder_figures f = count();
+    f.name = name_in_texts();
+    f.kind = rmm::detail::with_class_names(parts_.facts.options.name);
+    return f;
+}
+
+/// f(block, stream), of each that is in use; the stream is that of the allocation, or of the arena.
+template<typename F>
+void pool_holder::for_each_block(F&& f) {
+    const lock held(parts_.mutex);
+    parts_.large.for_each([&](std::uintptr_t address, const large_block& b) {
+        f(rmm::detail::held_block{address, b.size_bytes, b.tag}, b.stream);
+    });
+    parts_.stocks.blocks().for_each_in_use([&](const stocked_block& b) {
+        f(rmm::detail::held_block{b.address, parts_.facts.options.block_bytes, b.tag}, b.stream.load());
+    });
     for (const auto& a : parts_.arenas) {
         const kmm::locks::Guard in(a->mutex);
-        a->heap.for_each_live(
-            [&](std::uintptr_t, std::size_t bytes, rmm::detail::tag_number tag) { add_to(sums, tag, bytes); });
+        const cudaStream_t who = a.get() == &parts_.arenas.common() ? arena::shared_streams() : a->handle.load();
+        a->heap.for_each_live([&](std::uintptr_t address, std::size_t bytes, rmm::detail::tag_number tag) {
+            f(rmm::detail::held_block{address, bytes, tag}, who);
+        });
     }
 }
 
+void pool_holder::add_by_tag(rmm::detail::tag_sums* sums) {
+    for_each_block([&](const rmm::detail::held_block& b, cudaStream_t) { add_to(sums, b.tag, b.size_bytes); });
+}
+
 void pool_holder::add_blocks(std::vector<rmm::detail::held_block>* blocks) {
-    const lock held(parts_.mutex);
-    parts_.large.for_each(
-        [&](std::uintptr_t address, const large_block& b) { blocks->push_back({address, b.size_bytes, b.tag}); });
-    parts_.stocks.blocks().for_each_in_use(
-        [&](const stocked_block& b) { blocks->push_back({b.address, parts_.facts.options.block_bytes, b.tag}); });
-    for (const auto& a : parts_.arenas) {
-        const kmm::locks::Guard in(a->mutex);
-        a->heap.for_each_live([&](std::uintptr_t address, std::size_t bytes, rmm::detail::tag_number tag) {
-            blocks->push_back({address, bytes, tag});
-        });
-    }
+    for_each_block([&](const rmm::detail::held_block& b, cudaStream_t) { blocks->push_back(b); });
 }
 
 std::size_t pool_holder::give_back(std::size_t bytes) noexcept {
@@ -199,22 +193,6 @@ std::size_t pool_holder::in_use_bytes(const char* tag) {
     return number < sums.size() ? sums[number].bytes : 0;
 }
 
-std::vector<std::pair<cudaStream_t, std::size_t>> pool_holder::in_use_by_stream() {
-    std::unordered_map<cudaStream_t, std::size_t> sums;
-    {
-        const lock held(parts_.mutex);
-        parts_.large.for_each([&](std::uintptr_t, const large_block& b) { sums[b.stream] += b.size_bytes; });
-        parts_.stocks.blocks().for_each_in_use(
-            [&](const stocked_block& b) { sums[b.stream] += parts_.facts.options.block_bytes; });
-        for (const auto& a : parts_.arenas) {
-            const kmm::locks::Guard in(a->mutex);
-            const cudaStream_t who = a.get() == &parts_.arenas.common() ? arena::shared_streams() : a->handle.load();
-            if (a->heap.live_bytes() != 0) sums[who] += a->heap.live_bytes();
-        }
-    }
-    return {sums.begin(), sums.end()};
-}
-
 /// `why`: of the request that the pool cannot serve.
 pool_account pool_holder::account(const refusal& why) {
     pool_account all;
@@ -222,8 +200,12 @@ pool_account pool_holder::account(const refusal& why) {
     if (why.why == refusal::cause::exhausted) {
         all.now = statistics();
         if (shortage::names_holders()) {
-            add_by_tag(&all.by_tag);
-            all.by_stream = in_use_by_stream();
+            std::unordered_map<cudaStream_t, std::size_t> by_stream;
+            for_each_block([&](const rmm::detail::held_block& b, cudaStream_t who) {
+                add_to(&all.by_tag, b.tag, b.size_bytes);
+                by_stream[who] += b.size_bytes;
+            });
+            all.by_stream.assign(by_stream.begin(), by_stream.end());
         }
     }
     const lock held(parts_.mutex);

@@ -12,13 +12,10 @@
 #include <vector>
 
 #include "rmm/ledger.hpp"
-#include "rmm/mr/detail/pool.hpp"
 #include "rmm/pool/captures.hpp"
-#include "rmm/pool/engine_values.hpp"
 #include "rmm/pool/growth.hpp"
 #include "rmm/pool/pool_parts.hpp"
 #include "rmm/pool/shortage.hpp"
-#include "rmm/pool/virtual_source.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {
@@ -77,7 +74,9 @@ class pool_holder : public rmm::detail::memory_holder {
 
   private:
     std::string name_in_texts() const KMM_REQUIRES(in_engine);
-    std::vector<std::pair<cudaStream_t, std::size_t>> in_use_by_stream();
+    rmm::detail::holder_figures count() KMM_REQUIRES(in_engine);
+    template<typename F>
+    void for_each_block(F&& f);
 
     std::string name_ KMM_GUARDED_BY(in_engine);  // empty: that of the class
 };

@@ -5,28 +5,15 @@
 // (growth.hpp), captures. Functions of it are called under the engine's lock.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 
-#include "rmm/cuda_stream_view.hpp"
 #include "rmm/debug/memory_registration.hpp"
 #include "rmm/pool/arena_table.hpp"
-#include "rmm/pool/engine_mutex.hpp"
-#include "rmm/pool/engine_values.hpp"
 #include "rmm/pool/growth_turn.hpp"
 #include "rmm/pool/large_blocks.hpp"
-#include "rmm/pool/piece.hpp"
-#include "rmm/pool/pool_facts.hpp"
-#include "rmm/pool/pool_fences.hpp"
-#include "rmm/pool/pool_heap.hpp"
 #include "rmm/pool/span_pool.hpp"
 #include "rmm/pool/stock_pool.hpp"
-#include "rmm/pool/stock_signs.hpp"
-#include "rmm/pool/timeline.hpp"
-#include "rmm/pool/uncovered_frees.hpp"
 
 namespace rmm {
 inline namespace kmm_v0 {

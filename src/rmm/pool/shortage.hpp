@@ -12,8 +12,6 @@
 #include "rmm/cuda_stream_view.hpp"
 #include "rmm/error.hpp"
 #include "rmm/ledger.hpp"
-#include "rmm/mr/detail/pool.hpp"
-#include "rmm/pool/engine_values.hpp"
 #include "rmm/pool/pool_facts.hpp"
 #include "rmm/tags.hpp"
 

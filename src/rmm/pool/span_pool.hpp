@@ -15,16 +15,9 @@
 #include <cstdint>
 #include <span>
 
-#include "driver/locks.hpp"
-#include "rmm/heap/fence_set.hpp"
 #include "rmm/pool/arena.hpp"
-#include "rmm/pool/chain.hpp"
-#include "rmm/pool/engine_mutex.hpp"
-#include "rmm/pool/piece.hpp"
-#include "rmm/pool/pool_facts.hpp"
 #include "rmm/pool/pool_heap.hpp"
 #include "rmm/pool/span_directory.hpp"
-#include "rmm/pool/timeline.hpp"
 #include "rmm/pool/uncovered_frees.hpp"
 
 namespace rmm {

@@ -18,17 +18,9 @@
 #include <span>
 #include <utility>
 
-#include "driver/locks.hpp"
-#include "rmm/heap/fence_set.hpp"
 #include "rmm/pool/arena.hpp"
-#include "rmm/pool/block_stock.hpp"
-#include "rmm/pool/chain.hpp"
-#include "rmm/pool/engine_mutex.hpp"
-#include "rmm/pool/piece.hpp"
-#include "rmm/pool/pool_facts.hpp"
 #include "rmm/pool/pool_heap.hpp"
 #include "rmm/pool/stock_signs.hpp"
-#include "rmm/pool/timeline.hpp"
 #include "rmm/tags.hpp"
 
 namespace rmm {
