@@ -29,6 +29,12 @@ std::string describe(std::uintptr_t address, std::size_t size_bytes) {
     return kmm::driver::format("{} bytes at address {}", size_bytes, address);
 }
 
+/// With a part of the piece before the range, and one behind it.
+template<typename Piece>
+bool is_inside(const Piece& p, std::uintptr_t begin, std::uintptr_t end) noexcept {
+    return p.address < begin && end < p.end();
+}
+
 }  // namespace
 
 heap::heap(std::size_t alignment, merging how, placement where)
@@ -42,8 +48,8 @@ heap::heap(std::size_t alignment, merging how, placement where)
 /// Ensures `count` unused nodes beyond those reserved for expected frees. Throws std::bad_alloc, with nothing done.
 void heap::reserve_nodes(std::size_t count) {
     const std::size_t wanted = std::min(num_expected_, most_expected_) + count;
-    if (num_unused_ >= wanted) return;
-    const std::size_t made = std::max(wanted - num_unused_, std::clamp(num_pieces_ / 2, least_nodes, most_nodes));
+    if (unused_.size >= wanted) return;
+    const std::size_t made = std::max(wanted - unused_.size, std::clamp(num_pieces_ / 2, least_nodes, most_nodes));
     nodes_.push_back(std::make_unique<piece[]>(made));
     for (std::size_t i = made; i > 0; --i) {
         piece* const node = &nodes_.back()[i - 1];
@@ -52,22 +58,22 @@ void heap::reserve_nodes(std::size_t count) {
         seed_ ^= seed_ >> 17;
         seed_ ^= seed_ << 5;
         node->priority = seed_;
-        drop_node(node);
+        unused_.put(node);
     }
 }
 
-heap::piece* heap::take_node() noexcept {
-    piece* const node = unused_;
-    unused_ = node->in_sizes.child[0];
-    --num_unused_;
+heap::piece* heap::node_list::take() noexcept {
+    piece* const node = first;
+    first = node->in_sizes.child[0];
+    --size;
     return node;
 }
 
-void heap::drop_node(piece* node) noexcept {
+void heap::node_list::put(piece* node) noexcept {
     node->fences.clear();
-    node->in_sizes.child[0] = unused_;
-    unused_ = node;
-    ++num_unused_;
+    node->in_sizes.child[0] = first;
+    first = node;
+    ++size;
 }
 
 void heap::expect_frees(std::size_t more) {
@@ -119,7 +125,7 @@ void heap::leave_sizes(piece* at) noexcept {
 /// Between two neighbours, of which one may be null. A node has been reserved.
 void heap::insert(piece* before, std::uintptr_t address, std::size_t size_bytes, bool begins_region, fence_set fences,
                   owner of, piece* behind) noexcept {
-    piece* const at = take_node();
+    piece* const at = unused_.take();
     at->address = address;
     at->size_bytes = size_bytes;
     at->begins_region = begins_region;
@@ -136,7 +142,7 @@ void heap::erase(piece* at) noexcept {
     by_address_.erase(at);
     free_bytes_ -= at->size_bytes;
     --num_pieces_;
-    drop_node(at);
+    unused_.put(at);
     if (num_pieces_ < few_pieces / 2 && by_address_.order().sums_rows) by_address_.set_order({{}, false});
 }
 
@@ -180,7 +186,7 @@ void heap::enter_joined(piece* at) noexcept {
         joined += gone->size_bytes;
         by_address_.erase(gone);
         --num_pieces_;
-        drop_node(gone);
+        unused_.put(gone);
     }
     kept->size_bytes = joined;
     enter_sizes(kept);
@@ -214,7 +220,7 @@ void heap::add_region(std::uintptr_t address, std::size_t size_bytes, border bor
     fence_set own = fences;
     reserve_nodes(2);
 
-    piece* region = take_node();
+    piece* region = unused_.take();
     region->address = begin;
     region->size_bytes = end - begin;
     region->is_sealed = borders == border::sealed;
@@ -229,14 +235,14 @@ void heap::add_region(std::uintptr_t address, std::size_t size_bytes, border bor
         if (joins_next) {
             region->size_bytes += next->size_bytes;
             regions_.erase(next);
-            drop_node(next);
+            unused_.put(next);
         }
         note_border(end, !joins_next);
     }
     if (previous != nullptr && previous->end() == begin && !region->is_sealed && !previous->is_sealed) {
         previous->size_bytes += region->size_bytes;
         regions_.erase(region);
-        drop_node(region);
+        unused_.put(region);
         note_border(begin, false);
     }
 }
@@ -275,7 +281,7 @@ void heap::remove_from_regions(std::uintptr_t begin, std::uintptr_t end) noexcep
         piece* const next = region_tree::next(region);
         const std::uintptr_t region_end = region->end();
         if (region_end > end) {
-            piece* const rest = take_node();
+            piece* const rest = unused_.take();
             rest->address = end;
             rest->size_bytes = region_end - end;
             rest->is_sealed = region->is_sealed;
@@ -285,7 +291,7 @@ void heap::remove_from_regions(std::uintptr_t begin, std::uintptr_t end) noexcep
             region->size_bytes = begin - region->address;
         } else {
             regions_.erase(region);
-            drop_node(region);
+            unused_.put(region);
         }
         region = next;
     }
@@ -542,7 +548,7 @@ void heap::free(std::uintptr_t address, std::size_t size_bytes, fence_set fences
         next->fences.add(fences);
         resize(next, address, next->size_bytes + size, begins_region);
     } else {
-        if (num_expected_ == 0 || num_unused_ == 0) reserve_nodes(1);
+        if (num_expected_ == 0 || unused_.size == 0) reserve_nodes(1);
         const owner of = owner_of(fences);
         insert(previous, address, size, begins_region, std::move(fences), of, next);
     }

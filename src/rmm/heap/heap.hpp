@@ -281,9 +281,13 @@ class heap {
     }
 
     // ---- nodes
+    struct node_list {
+        piece* first = nullptr;
+        std::size_t size = 0;
+        piece* take() noexcept;
+        void put(piece* node) noexcept;
+    };
     void reserve_nodes(std::size_t count);
-    piece* take_node() noexcept;
-    void drop_node(piece* node) noexcept;
 
     // ---- one piece
     void insert(piece* before, std::uintptr_t address, std::size_t size_bytes, bool begins_region, fence_set fences,
@@ -326,9 +330,6 @@ class heap {
     /// fences, are needed where that leaves two parts of one piece.
     void remove_free_range(piece* at, std::uintptr_t begin, std::uintptr_t end, fence_set copy) noexcept;
     void remove_from_regions(std::uintptr_t begin, std::uintptr_t end) noexcept;
-    static bool is_inside(const piece& p, std::uintptr_t begin, std::uintptr_t end) noexcept {
-        return p.address < begin && end < p.end();
-    }
 
     struct allowance {
         std::size_t changes = ~std::size_t{0};
@@ -384,8 +385,7 @@ class heap {
     fenced_tree fenced_;   // the same, while it is kept
     region_tree regions_;  // touching ones are two where the border is sealed
     std::vector<std::unique_ptr<piece[]>> nodes_;
-    piece* unused_ = nullptr;
-    std::size_t num_unused_ = 0;
+    node_list unused_;
     std::size_t num_expected_ = 0;  // frees to come, each of which may need a node
     std::size_t most_expected_ = ~std::size_t{0};
     std::uint32_t seed_ = 0x9e3779b9;

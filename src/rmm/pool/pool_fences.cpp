@@ -89,14 +89,14 @@ driver::Status pool_fences::prepare_waits(lock& held, const heap::fence_set& fen
 driver::Status pool_fences::make_events(lock& held, std::size_t count) {
     std::vector<driver::EventHandle> made;
     made.reserve(count);
-    timelines_.expect_events(count);
+    timelines_.spare().expect(count);
     driver::Status status;
     {
         const unlocked without(held);
-        status = timelines_.create_events(count, &made);
+        status = timelines_.spare().create(count, &made);
     }
-    timelines_.expect_fewer_events(count - made.size());
-    for (driver::EventHandle e : made) timelines_.give_spare(e);
+    timelines_.spare().expect_fewer(count - made.size());
+    for (driver::EventHandle e : made) timelines_.spare().give(e);
     return status;
 }
 

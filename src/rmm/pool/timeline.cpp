@@ -36,11 +36,14 @@ timeline::~timeline() {
 timelines::~timelines() {
     timelines_.for_each([this](std::uint64_t, timeline* t) {
         for (const recorded_epoch& r : t->recorded)
-            if (!r.borrowed) destroy_event(r.event);
+            if (!r.borrowed) (void)driver_.destroy_event(r.event);
         delete t;
     });
-    for (const recorded_epoch& r : device_recorded_) destroy_event(r.event);
-    for (driver::EventHandle event : spare_) destroy_event(event);
+    for (const recorded_epoch& r : device_recorded_) (void)driver_.destroy_event(r.event);
+}
+
+spare_events::~spare_events() {
+    for (driver::EventHandle event : spare_) (void)driver_.destroy_event(event);
 }
 
 timeline& timelines::at(const stream_identity& who) {
@@ -110,12 +113,12 @@ timelines::readiness timelines::prepare_waits(const heap::fence_set& fences, std
         if (const recorded_epoch* const known = find_recorded(t, f.position)) {
             w.event = known->event;
         } else if (t.fenced_late()) {
-            w.spare = take_spare();
+            w.spare = spare_.take();
             w.epoch = close_epoch(t.epoch);
         } else {
             if (has_device) continue;
             has_device = true;
-            w.spare = take_spare();
+            w.spare = spare_.take();
             w.whole_device = true;
             w.epoch = close_epoch(device_epoch_);
         }
@@ -140,7 +143,7 @@ std::size_t timelines::prepare_cover(std::span<const heap::fence> frees, reach h
         if (t->covered >= f.position || find_recorded(*t, f.position) != nullptr) continue;
         if (needs_device && (has_device || how_far == reach::streams || !has_device_events_)) continue;
         pending_wait w;
-        w.spare = take_spare();
+        w.spare = spare_.take();
         if (w.spare.native == nullptr) {
             ++num_missing;
             continue;
@@ -229,7 +232,7 @@ void timelines::finish(std::vector<pending_wait>& waits) {
     for (pending_wait& w : waits) {
         timeline* t = find(w.number);
         const bool is_known = w.whole_device || t != nullptr;
-        if (w.spare.native != nullptr && !(w.recorded && w.event == w.spare && is_known)) give_spare(w.spare);
+        if (w.spare.native != nullptr && !(w.recorded && w.event == w.spare && is_known)) spare_.give(w.spare);
         if (w.recorded && w.whole_device) {
             if (w.event.native == nullptr)
                 note_device_passed(w.epoch);
@@ -251,14 +254,14 @@ void timelines::add_recorded(timeline& t, const recorded_epoch& entry) {
     const bool known = entry.epoch <= t.passed || (at != t.recorded.end() && at->epoch == entry.epoch);
     if (known) {
         // Both recordings came after everything of the epoch; one is enough.
-        if (!entry.borrowed) give_spare(entry.event);
+        if (!entry.borrowed) spare_.give(entry.event);
         return;
     }
     try {
         t.recorded.insert(at, entry);
     } catch (const std::bad_alloc&) {
         // The recording is dropped; the next wait for the epoch records another.
-        if (!entry.borrowed) give_spare(entry.event);
+        if (!entry.borrowed) spare_.give(entry.event);
         return;
     }
     t.recorded_up_to = t.recorded.back().epoch;
@@ -281,7 +284,7 @@ void timelines::note_device_passed(std::uint64_t epoch) noexcept {
     ++num_passes_;
 }
 
-driver::Status timelines::create_events(std::size_t count, std::vector<driver::EventHandle>* out) {
+driver::Status spare_events::create(std::size_t count, std::vector<driver::EventHandle>* out) {
     out->reserve(out->size() + count);
     for (std::size_t i = 0; i < count; ++i) {
         driver::EventHandle event;
@@ -295,7 +298,7 @@ driver::Status timelines::create_events(std::size_t count, std::vector<driver::E
     return {};
 }
 
-driver::EventHandle timelines::take_spare() noexcept {
+driver::EventHandle spare_events::take() noexcept {
     if (spare_.empty()) return {};
     const driver::EventHandle event = spare_.back();
     spare_.pop_back();
@@ -321,7 +324,7 @@ bool timelines::begin(std::vector<recorded_epoch>& recorded, recording* out) noe
             out->stamp = latest.stamp;
         }
     }
-    if (out->event.native == nullptr) out->event = take_spare();
+    if (out->event.native == nullptr) out->event = spare_.take();
     return out->event.native != nullptr;
 }
 
@@ -340,7 +343,7 @@ std::optional<recorded_epoch> timelines::end(std::vector<recorded_epoch>& record
         // Else what it covered has passed meanwhile; the event stayed with us.
     }
     if (succeeded) return recorded_epoch{what.epoch, ++counter_, what.event};
-    give_spare(what.event);
+    spare_.give(what.event);
     return std::nullopt;
 }
 
@@ -366,11 +369,11 @@ void timelines::end_device_recording(const recording& what, bool recorded) {
 }
 
 void timelines::add_device_recorded(const recorded_epoch& entry) {
-    if (entry.epoch <= device_passed_) return give_spare(entry.event);
+    if (entry.epoch <= device_passed_) return spare_.give(entry.event);
     try {
         device_recorded_.insert(entry_for(device_recorded_, entry.epoch), entry);
     } catch (const std::bad_alloc&) {
-        return give_spare(entry.event);  // as if it had not been recorded
+        return spare_.give(entry.event);  // as if it had not been recorded
     }
     device_recorded_up_to_.store(device_recorded_.back().epoch, std::memory_order_relaxed);
     ++num_recorded_;
@@ -460,7 +463,7 @@ void timelines::answer(const std::vector<question>& answers) {
         if (at == recorded.end()) continue;  // recorded again or answered by another thread meanwhile
         const std::uint64_t epoch = at->epoch;
         for (auto old = recorded.begin(); old != at + 1; ++old)
-            if (!old->borrowed && !old->busy) give_spare(old->event);
+            if (!old->borrowed && !old->busy) spare_.give(old->event);
         num_recorded_ -= static_cast<std::size_t>(at - recorded.begin()) + 1;
         recorded.erase(recorded.begin(), at + 1);
         if (t == nullptr) {

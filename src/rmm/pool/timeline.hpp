@@ -117,11 +117,46 @@ struct pending_wait {
     bool recorded = false;
 };
 
+/// Events of a pool that are not in use. Destroys them at its end.
+class spare_events {
+  public:
+    spare_events(driver::Driver& driver, int device) : driver_(driver), device_(device) {}
+    ~spare_events();
+    spare_events(const spare_events&) = delete;
+    spare_events& operator=(const spare_events&) = delete;
+
+    /// Without the lock: makes events.
+    driver::Status create(std::size_t count, std::vector<driver::EventHandle>* out);
+    /// Null if none is spare.
+    driver::EventHandle take() noexcept;
+    /// Before `more` events are made: reserves room for all events to be spare at once. Throws std::bad_alloc.
+    void expect(std::size_t more) {
+        const std::size_t wanted = num_events_ + more;
+        if (wanted > spare_.capacity()) spare_.reserve(2 * wanted);
+        num_events_ = wanted;
+    }
+    /// `fewer` of the expected events were not made.
+    void expect_fewer(std::size_t fewer) noexcept { num_events_ -= fewer; }
+    /// One that was expected.
+    void give(driver::EventHandle event) noexcept { spare_.push_back(event); }
+    std::size_t size() const noexcept { return spare_.size(); }
+
+  private:
+    driver::Driver& driver_;
+    const int device_;
+    std::vector<driver::EventHandle> spare_;
+    std::size_t num_events_ = 0;  // spare, recorded, or on their way
+};
+
 class timelines {
   public:
     /// `gone` gets the streams of ours that are referred to no more.
     timelines(driver::Driver& driver, int device, rmm::detail::gone_streams& gone)
-        : driver_(driver), device_(device), gone_(gone), has_device_events_(driver.capabilities().device_event) {}
+        : driver_(driver),
+          device_(device),
+          gone_(gone),
+          has_device_events_(driver.capabilities().device_event),
+          spare_(driver, device) {}
     /// Calls the driver: destroys all events.
     ~timelines();
 
@@ -195,21 +230,7 @@ class timelines {
     /// Without the lock: whether an event recorded on the stream, or a wait, would become part of a capture or
     /// spoil one.
     bool is_part_of_capture(driver::StreamHandle stream) noexcept;
-    /// Without the lock: makes events.
-    driver::Status create_events(std::size_t count, std::vector<driver::EventHandle>* out);
-    void destroy_event(driver::EventHandle event) noexcept { (void)driver_.destroy_event(event); }
-    /// Null if none is spare.
-    driver::EventHandle take_spare() noexcept;
-    /// Before `more` events are made: reserves room for all events to be spare at once. Throws std::bad_alloc.
-    void expect_events(std::size_t more) {
-        const std::size_t wanted = num_events_ + more;
-        if (wanted > spare_.capacity()) spare_.reserve(2 * wanted);
-        num_events_ = wanted;
-    }
-    /// `fewer` of the expected events were not made.
-    void expect_fewer_events(std::size_t fewer) noexcept { num_events_ -= fewer; }
-    /// One that was expected.
-    void give_spare(driver::EventHandle event) noexcept { spare_.push_back(event); }
+    spare_events& spare() noexcept { return spare_; }
 
     /// Everything freed on `t` so far gets the epoch of the result, whose event the caller records on the stream
     /// without the lock, and hands in with what came of it. The stream must be the timeline's, which the caller has
@@ -304,9 +325,8 @@ class timelines {
     rmm::detail::gone_streams& gone_;
     const bool has_device_events_;
     heap::address_map<timeline*, 0> timelines_;  // by number and one
-    std::vector<driver::EventHandle> spare_;
-    std::size_t num_events_ = 0;  // ours: spare, recorded, or on their way
-    std::uint64_t counter_ = 0;   // epochs, versions, stamps: one source, so that none repeats when a stream comes back
+    spare_events spare_;
+    std::uint64_t counter_ = 0;  // epochs, versions, stamps: one source, so that none repeats when a stream comes back
     std::size_t num_recorded_ = 0;
 
     // Read without the lock, the first by every free: on a line of the cache that nothing else changes.

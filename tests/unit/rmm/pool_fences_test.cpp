@@ -250,6 +250,28 @@ TEST(PoolFences, of_many_streams_that_free_seldom_are_covered_by_one_event_of_th
         EXPECT_TRUE(p.streams.times.is_device_recorded(p.streams.times.find(i)->last_used)) << i;
 }
 
+TEST(SpareEvents, are_taken_in_turn_and_destroyed_with_their_owner) {
+    kmm::driver::testing::ScriptedDriver driver;
+    {
+        mr::detail::spare_events spare(driver, 0);
+        EXPECT_EQ(spare.take().native, nullptr);
+        spare.expect(3);
+        std::vector<kmm::driver::EventHandle> made;
+        ASSERT_TRUE(spare.create(3, &made).ok());
+        for (kmm::driver::EventHandle event : made) spare.give(event);
+        EXPECT_EQ(spare.take().native, made.back().native);
+        EXPECT_EQ(spare.size(), 2u);
+        (void)driver.destroy_event(made.back());
+    }
+    EXPECT_EQ(driver.count("destroy_event"), 3u);
+    driver.fail_call("create_event", 2, kmm::driver::Code::out_of_memory);
+    mr::detail::spare_events spare(driver, 0);
+    std::vector<kmm::driver::EventHandle> made;
+    EXPECT_FALSE(spare.create(3, &made).ok());
+    ASSERT_EQ(made.size(), 1u) << "what was made is kept";
+    (void)driver.destroy_event(made.front());
+}
+
 TEST(UncoveredFrees, are_forgotten_beyond_a_limit_for_each_kind) {
     mr::detail::expect_in_engine();
     kmm::locks::ShortLock of_shared_arena;

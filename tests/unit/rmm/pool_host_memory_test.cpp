@@ -202,9 +202,9 @@ TEST(PoolHostMemory, questions_that_cannot_all_be_noted_let_go_of_the_streams_th
             rmm::detail::gone_streams gone;
             timelines t(driver, 0, gone);
             std::vector<kmm::driver::EventHandle> events;
-            t.expect_events(64);
-            EXPECT_TRUE(t.create_events(64, &events).ok());
-            for (const kmm::driver::EventHandle e : events) t.give_spare(e);
+            t.spare().expect(64);
+            EXPECT_TRUE(t.spare().create(64, &events).ok());
+            for (const kmm::driver::EventHandle e : events) t.spare().give(e);
             // As many of the device as there can be; the first covers nothing.
             for (int i = 0; i < 9; ++i) {
                 mr::detail::recording now;

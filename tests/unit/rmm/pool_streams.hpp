@@ -49,10 +49,10 @@ class pool_streams {
         ask();
     }
     void give_event() {
-        times.expect_events(1);
+        times.spare().expect(1);
         std::vector<kmm::driver::EventHandle> made;
-        ASSERT_TRUE(times.create_events(1, &made).ok());
-        times.give_spare(made.front());
+        ASSERT_TRUE(times.spare().create(1, &made).ok());
+        times.spare().give(made.front());
     }
     /// On which events are recorded.
     kmm::driver::StreamHandle handle() {
