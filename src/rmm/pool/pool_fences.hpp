@@ -115,7 +115,7 @@ class pool_fences {
     engine_mutex& mutex_;
     timelines& timelines_;
     pool_heap& heap_;
-    std::atomic<arena*> ended_{nullptr};  // see note_ended_recordings
+    alignas(64) std::atomic<arena*> ended_{nullptr};  // see note_ended_recordings; frees read what is above
     std::uint64_t num_failed_searches_ KMM_GUARDED_BY(in_engine) = 0;
     std::size_t num_since_poll_ KMM_GUARDED_BY(in_engine) = 0;
     std::size_t poll_after_ KMM_GUARDED_BY(in_engine) = poll_after;  // grows while polls learn nothing

@@ -101,12 +101,12 @@ class pool_heap {
   private:
     const pool_facts& facts_;
     timelines& timelines_;
-    std::array<heap::heap, pool_facts::num_areas> areas_ KMM_GUARDED_BY(in_engine);
+    std::atomic<bool> is_dry_{false};  // read without the lock
+    alignas(64) std::array<heap::heap, pool_facts::num_areas> areas_ KMM_GUARDED_BY(in_engine);
     bool more_to_clear_ KMM_GUARDED_BY(in_engine) = false;
     // What is being cleared, in several steps where it is much; and how far each heap has come.
     std::optional<timelines::progress> clearing_ KMM_GUARDED_BY(in_engine);
     std::array<heap::heap::pruning, pool_facts::num_areas> prunings_ KMM_GUARDED_BY(in_engine);
-    std::atomic<bool> is_dry_{false};
 };
 
 }  // namespace detail

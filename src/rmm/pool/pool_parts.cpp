@@ -29,7 +29,7 @@ pool_parts::pool_parts(const growth_traits& traits, const pool_options& options)
       stocks(facts, streams, heap, arenas.common(), signs),
       turn(facts.device) {}
 
-void* pool_parts::hand_out(piece taken, cuda_stream_view stream) {
+void* pool_parts::hand_out(piece&& taken, cuda_stream_view stream) {
     if (taken.block == nullptr && facts.has_stocks) taken.block = stocks.blocks().find(taken.address);
     if (taken.block != nullptr) return stocks.hand_out(std::move(taken), stream);
     if (taken.from == nullptr) {

@@ -35,7 +35,7 @@ struct pool_parts {
     std::size_t collect(bool all) KMM_REQUIRES(in_engine) {
         return facts.has_stocks ? stocks.collect(all) : spans.collect(all);
     }
-    void* hand_out(piece taken, cuda_stream_view stream) KMM_REQUIRES(in_engine);
+    void* hand_out(piece&& taken, cuda_stream_view stream) KMM_REQUIRES(in_engine);
     void put_back(piece taken) noexcept KMM_REQUIRES(in_engine);
 
     /// Unused bytes that could go back: in the heap and, of virtual memory, in arenas.

@@ -138,7 +138,8 @@ class span_pool {
     span_policy* policy_ = nullptr;
     span_directory directory_;
     std::atomic<std::size_t> small_limit_{0};
-    changed_arenas changed_;
+    // Requests and frees read what is above without a lock: what changes has a line of the cache of its own.
+    alignas(64) changed_arenas changed_;
     chain<arena, &arena::as_holder> holders_ KMM_GUARDED_BY(in_engine);
     chain<arena, &arena::as_waiting> waiting_ KMM_GUARDED_BY(in_engine);
     std::uint64_t collected_at_ KMM_GUARDED_BY(in_engine) = 0;  // passes with which the arenas that wait were compared

@@ -218,7 +218,7 @@ bool stock_pool::put_best_first(const arena& a, heap::fence* behind) {
     return false;
 }
 
-void* stock_pool::hand_out(piece taken, cuda_stream_view stream) noexcept {
+void* stock_pool::hand_out(piece&& taken, cuda_stream_view stream) noexcept {
     const cudaStream_t handle = normalized(stream);
     arena& a = taken.from != nullptr ? *taken.from : common_;
     {

@@ -97,7 +97,7 @@ class stock_pool {
     bool put_best_first(const arena& a, heap::fence* behind) KMM_REQUIRES(in_engine);
     /// A passed block of the stock that was put first; empty if another thread was faster.
     piece take_passed(arena& a) KMM_REQUIRES(in_engine) { return take_over(a, {}, last_use::passed, 1, false); }
-    void* hand_out(piece taken, cuda_stream_view stream) noexcept KMM_REQUIRES(in_engine);
+    void* hand_out(piece&& taken, cuda_stream_view stream) noexcept KMM_REQUIRES(in_engine);
     void put_back(piece taken) noexcept KMM_REQUIRES(in_engine);
     /// Notes which arenas have got a stock; `all`: gives what is in stocks to the heap, where blocks that touch become
     /// one, and says how much that is.
@@ -146,7 +146,7 @@ class stock_pool {
     arena& common_;
     stock_signs& signs_;
     stocked_blocks blocks_;
-    changed_arenas changed_;
+    alignas(64) changed_arenas changed_;  // requests and frees read what is above without a lock
     chain<arena, &arena::as_holder> holders_ KMM_GUARDED_BY(in_engine);  // of a stock, when they were last looked at
     std::uint64_t num_steps_ KMM_GUARDED_BY(in_engine) = 0;              // stocks that were looked at
 };
