@@ -170,6 +170,20 @@ TEST(PoolFences, get_an_event_after_many_frees_of_a_stream_and_the_count_begins_
     EXPECT_TRUE(p.streams.times.is_recorded({1, home.last_used.load()}));
 }
 
+TEST(PoolFences, of_a_stock_are_covered_by_the_event_of_its_stream) {
+    fences_of_a_pool p(mr::detail::pool_options{.block_bytes = 4096});
+    const auto a = p.arena_of(p.streams.add(1));
+    mr::detail::stocked_block block;
+    block.position = a->home.load()->fence_now().position;
+    {
+        const kmm::locks::Guard in(a->mutex);
+        a->stock.push_back(block);
+    }
+    EXPECT_EQ(a->num_uncovered(), 1u);
+    p.fences.record(*a, cuda_stream_view{a->handle.load()});
+    EXPECT_EQ(a->num_uncovered(), 0u);
+}
+
 TEST(PoolFences, get_an_event_for_a_large_share_of_the_pool) {
     fences_of_a_pool p;
     const auto a = p.arena_of(p.streams.add(1));

@@ -57,6 +57,10 @@ class SpanPool : public testing::Test {
         const kmm::locks::Guard in(a.mutex);
         return spans_.free_at_home(a, address);
     }
+    static std::size_t num_away(arena& a) {
+        const kmm::locks::Guard in(a.mutex);
+        return a.away.size();
+    }
     /// On another stream. The fence that the block waits for.
     heap::fence free_elsewhere(arena& owner, const piece& block, arena& elsewhere) {
         const heap::fence now = pool_streams::free_on(*elsewhere.home);
@@ -136,8 +140,10 @@ TEST_F(SpanPool, rather_waits_for_a_block_that_is_away_than_for_other_memory_and
     piece waited_for = spans_.find_fenced(small / 2, a, {}, false);
     EXPECT_EQ(waited_for.address, block.address);
     EXPECT_EQ(waited_for.fences, heap::fence_set(last_use));
+    EXPECT_EQ(waited_for.size_bytes, small / 2) << "the rest stays away";
+    EXPECT_EQ(num_away(a), 1u);
     spans_.put_back(waited_for);
-    EXPECT_EQ(spans_.find_fenced(small / 2, a, {}, false).fences, heap::fence_set(last_use)) << "it is away again";
+    EXPECT_EQ(num_away(a), 2u);
 }
 
 TEST_F(SpanPool, finds_free_memory_of_another_stream_behind_its_last_free) {

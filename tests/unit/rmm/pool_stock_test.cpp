@@ -146,6 +146,22 @@ TEST_F(StockPool, looks_into_other_stocks_only_where_the_heap_is_dry) {
     EXPECT_EQ(num_questions_, 0);
 }
 
+TEST_F(StockPool, takes_of_anothers_stock_only_what_has_passed) {
+    mr::detail::expect_in_engine();
+    add_memory(6);
+    arena& a = add_stream(1);
+    arena& b = add_stream(2);
+    std::vector<stocked_block*> taken;
+    for (int i = 0; i < 6; ++i) taken.push_back(allocate(a));
+    free(a, taken.front());
+    streams_.pass(*a.home);
+    for (int i = 1; i < 6; ++i) free(a, taken[static_cast<std::size_t>(i)]);
+    heap_.note_dry(true);
+    EXPECT_EQ(take(b), taken.front());
+    EXPECT_EQ(stock_of(a), 5u);
+    EXPECT_EQ(take(b), nullptr);
+}
+
 TEST_F(StockPool, asks_about_the_event_behind_anothers_oldest_block_and_takes_it_if_that_has_passed) {
     mr::detail::expect_in_engine();
     add_memory(4);
@@ -219,6 +235,21 @@ TEST_F(StockPool, rather_waits_for_a_block_behind_an_event_than_for_one_without)
     EXPECT_EQ(found.fences, heap::fence_set(behind));
     const std::uint64_t avoided[] = {1};
     EXPECT_FALSE(stocks_.find_fenced(block_bytes, c, avoided));
+    EXPECT_EQ(stocks_.find_fenced(block_bytes, c, {}).block, of_a);
+}
+
+TEST_F(StockPool, rather_waits_for_memory_of_the_heap_than_for_a_block_without_an_event) {
+    mr::detail::expect_in_engine();
+    add_memory(2);
+    arena& a = add_stream(1);
+    arena& b = add_stream(2);
+    arena& c = add_stream(3);
+    stocked_block* const of_a = allocate(a);
+    const piece other = stocks_.find_ready(block_bytes, b);
+    heap_.give(0, other.address, block_bytes, heap::fence_set(pool_streams::free_on(*b.home)));
+    free(a, of_a);
+    stocks_.collect(false);  // so that the stock is known
+    EXPECT_EQ(stocks_.find_fenced(block_bytes, c, {}).address, other.address);
     EXPECT_EQ(stocks_.find_fenced(block_bytes, c, {}).block, of_a);
 }
 

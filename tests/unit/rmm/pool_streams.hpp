@@ -56,7 +56,9 @@ class pool_streams {
     }
     /// On which events are recorded.
     kmm::driver::StreamHandle handle() {
-        if (stream_.native == nullptr) EXPECT_TRUE(driver.create_stream(0, true, 0, &stream_).ok());
+        if (stream_.native == nullptr) {
+            EXPECT_TRUE(driver.create_stream(0, true, 0, &stream_).ok());
+        }
         return stream_;
     }
     /// Events that are recorded from now on do not pass until `go_on`.
