@@ -117,7 +117,7 @@ void Player::count_held(graph::Task& t) {
     for (const graph::Use& u : t.uses) {
         if (!u.writes || !made_.insert(u.chunk).second) continue;
         memory::Array* const array = u.chunk->array();
-        const std::size_t bytes = scheduler_->residency().rounded(u.chunk->block_bytes());
+        const std::size_t bytes = scheduler_->residency().residents().rounded(u.chunk->block_bytes());
         held_bytes_ += bytes;
         (array == nullptr ? temporary_bytes_ : array->held_bytes) += bytes;
     }

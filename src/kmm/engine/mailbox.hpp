@@ -44,7 +44,7 @@ struct Message {
     std::size_t bytes = 0;
     std::uint32_t kernel_times = 0;  ///< schedule::KernelTimes::Id
     std::int64_t duration_ns = 0;
-    bool sealed = false;    ///< see memory::Residency::grown
+    bool sealed = false;    ///< see memory::Space::grown
     bool finished = false;  ///< the lane is done up to `position`
     std::exception_ptr error;
 };
@@ -125,13 +125,13 @@ class Mailbox {
     virtual bool help_once() noexcept = 0;
     /// As `help`, on the scheduler's own thread, for a thread that has something else to do. Wakes it if it sleeps.
     virtual void leave_turn() noexcept = 0;
-    /// memory::Residency::take_bounce.
+    /// memory::Compaction::take_bounce.
     virtual graph::FenceSet take_back_bounce() { return {}; }
     /// Takes memory that was reported as grown back from the scheduler, if all of it is free; `*users` is what on a
     /// device still uses it. Waits for a turn of the scheduler.
     virtual bool take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
                            graph::FenceSet* users) = 0;
-    /// memory::Residency::reclaim, in a turn of the scheduler.
+    /// memory::Blocks::reclaim, in a turn of the scheduler.
     virtual memory::Reclaimed reclaim(memory::MemoryIndex memory, const std::vector<memory::AddressRange>& regions,
                                       std::size_t wanted_bytes, bool at_once) = 0;
     /// A record whose payload has just been destroyed.

@@ -1,16 +1,11 @@
-// Regions that lie in several chunks: whether a task reads the chunks where they are, or a copy of the region.
-//
-// The chunks themselves, where they lie side by side: nothing is copied. So they are laid side by side when a task
-// reads across them and there is room without that anything must leave; what is taken for such an array later is taken
-// beside its neighbours. Of a chunk that other devices write, and of which the task reads little, only that is brought
-// to its place (ghosts.hpp). Else the parts are gathered into a temporary, from wherever they are, which moves the
-// region alone.
+#include "kmm/memory/forms.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "kmm/memory/heap_fences.hpp"
 #include "kmm/memory/regions.hpp"
-#include "kmm/memory/residency.hpp"
+#include "kmm/memory/tiers.hpp"
 
 namespace kmm::memory {
 
@@ -31,12 +26,12 @@ constexpr std::uint32_t most_times_in_vain = 64;
 
 }  // namespace
 
-// ---------------------------------------------------------------------------------------------------------- questions
+// ----------------------------------------------------------------------------------------------------------- questions
 
 /// Whether each has a block in the task's memory that begins where the one before it ends.
-bool Residency::lie_side_by_side(const Task& task, const Across& across) const noexcept {
+bool Forms::lie_side_by_side(const Task& task, const Across& across) const noexcept {
     // A driver call may not span two allocations, even if they happen to touch.
-    if (!across.may_be_in_place || spaces_[task.memory].has_sealed()) return false;
+    if (!across.may_be_in_place || residents_.space(task.memory).has_sealed()) return false;
     std::uintptr_t expected = chunk_of_part(task, across, 0).replicas[task.memory].address;
     for (std::uint32_t i = 0; i < across.num_parts; ++i) {
         const Chunk& c = chunk_of_part(task, across, i);
@@ -47,9 +42,9 @@ bool Residency::lie_side_by_side(const Task& task, const Across& across) const n
 }
 
 /// Whether `bytes` can be had beside the blocks that the task still lacks, without an eviction. O(uses).
-bool Residency::have_room_beside(const Task& task, std::size_t bytes) noexcept {
+bool Forms::have_room_beside(const Task& task, std::size_t bytes) noexcept {
     const MemoryIndex m = task.memory;
-    const Space& space = spaces_[m];
+    const Space& space = residents_.space(m);
     for (const Use& u : task.uses)
         if (u.role == Use::Role::chunk && u.chunk->replicas[m].address == 0)
             bytes += space.heap.round_up(u.chunk->block_bytes());
@@ -60,7 +55,7 @@ bool Residency::have_room_beside(const Task& task, std::size_t bytes) noexcept {
 /// Marks the parts that are fetched without the rest of their chunk, as ghosts: of chunks of which the task reads
 /// little, and which are on another device, or on the host and written by other devices alone. False: gathering the
 /// region is better than reading it in place. O(parts + uses).
-bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
+bool Forms::find_ghosts(const Task& task, Across& across) noexcept {
     const MemoryIndex m = task.memory;
     std::size_t bytes_in_place = 0;  // read of chunks that are here, or are fetched as a whole
     std::size_t places_bytes = 0;
@@ -70,7 +65,7 @@ bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
         const Chunk& c = *part.chunk;
         const std::size_t bytes = part_bytes(across, c);
         if (c.is_in_parts()) return false;  // the host holds these parts alone
-        const MemoryIndex source = source_for(c, m);
+        const MemoryIndex source = residents_.source_for(c, m);
         const bool comes_whole = 2 * bytes >= c.size_bytes || (source == Tiers::below(m) && !has_home_elsewhere(c, m));
         if (is_valid(c, m) || comes_whole) {
             bytes_in_place += bytes;
@@ -85,7 +80,7 @@ bool Residency::find_ghosts(const Task& task, Across& across) noexcept {
     return places_bytes <= 2 * bytes_in_place && have_room_beside(task, places_bytes);
 }
 
-std::size_t Residency::missing_across(const Task& task, const Across& across) const noexcept {
+std::size_t Forms::missing_bytes_of(const Task& task, const Across& across) const noexcept {
     if (holds_region(task, across)) return 0;
     std::size_t bytes = lie_side_by_side(task, across) ? 0 : temporary_of(task, across).size_bytes;
     for (const std::uint32_t use : task.parts_of(across)) {
@@ -96,7 +91,7 @@ std::size_t Residency::missing_across(const Task& task, const Across& across) co
 }
 
 /// Whether the chosen forms still hold after the allocation, which may have evicted the task's own chunks.
-bool Residency::forms_hold(const Task& task) const noexcept {
+bool Forms::hold(const Task& task) const noexcept {
     return std::all_of(task.across().begin(), task.across().end(), [&](const Across& a) {
         switch (a.form) {
         case Across::Form::in_place: return lie_side_by_side(task, a) && ghosts_have_places(task, a);
@@ -107,10 +102,10 @@ bool Residency::forms_hold(const Task& task) const noexcept {
     });
 }
 
-// ------------------------------------------------------------------------------------------------------------- choice
+// -------------------------------------------------------------------------------------------------------------- choice
 
 /// O(parts), plus laying chunks side by side, mostly once for each array and memory.
-Residency::Found Residency::choose_forms(Task& task) {
+Found Forms::choose(Task& task) {
     for (Across& across : task.across()) {
         if (holds_region(task, across)) {
             across.form = Across::Form::gathered;
@@ -123,7 +118,7 @@ Residency::Found Residency::choose_forms(Task& task) {
                 found = lie ? Found::yes : lay_side_by_side(task, across);
             }
             for (std::uint32_t i = 0; found == Found::yes && i < across.num_parts; ++i)
-                if (across.is_ghost(i)) make_ghosts(chunk_of_part(task, across, i).replicas.at(task.memory));
+                if (across.is_ghost(i)) residents_.make_ghosts(chunk_of_part(task, across, i).replicas.at(task.memory));
         } catch (const std::bad_alloc&) {
             found = Found::starved;
         }
@@ -135,7 +130,7 @@ Residency::Found Residency::choose_forms(Task& task) {
 }
 
 /// Switches regions to be read in place, and gathered ones that were evicted, to a gather. False: there is none.
-bool Residency::gather_instead(Task& task) noexcept {
+bool Forms::gather_instead(Task& task) noexcept {
     bool any = false;
     for (Across& across : task.across()) {
         if (across.form == Across::Form::gather) continue;
@@ -150,12 +145,12 @@ bool Residency::gather_instead(Task& task) noexcept {
 /// Lays the region's chunks side by side, together with all resident neighbours that tasks in this memory read across:
 /// else the next task would move chunks again. After a few times, only if there are twice as many chunks as the last
 /// time: an array that arrives chunk by chunk is not moved as a whole for each chunk.
-Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
+Found Forms::lay_side_by_side(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Array& array = *chunk_of_part(task, across, 0).array();
     Neighbours& neighbours = array.neighbours[m];
     const ChunkRange wanted = chunks_of(task, across);
-    const Space& space = spaces_[m];
+    const Space& space = residents_.space(m);
     const auto often = [&](std::uint32_t count) {
         return neighbours.times_laid >= most_times_laid && count < 2 * neighbours.num_laid;
     };
@@ -189,9 +184,9 @@ Residency::Found Residency::lay_side_by_side(Task& task, const Across& across) {
 
 /// Takes one block of `total` bytes for the chunks of `range`. Valid replicas move into it; the other chunks get empty
 /// places there. Evicts nothing.
-Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange& range, std::size_t total) {
+Found Forms::lay_range(Task& task, Array& array, const ChunkRange& range, std::size_t total) {
     const MemoryIndex m = task.memory;
-    Space& space = spaces_[m];
+    Space& space = residents_.space(m);
     for (std::uint32_t i = range.first; i <= range.last; ++i)
         if (array.chunks[i].replicas[m].pinned()) return Found::none;
     rmm::heap::block block;
@@ -204,9 +199,9 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
             // Before `reserve_records`: a release after it could free a slab whose room was counted.
             for (std::uint32_t i = range.first; i <= range.last; ++i)
                 if (Replica* const r = array.chunks[i].replicas.find(m); r != nullptr && !is_valid(array.chunks[i], m))
-                    release(*r);
-            residents_[m].reserve(range.size());
-            residents_[m].ghosts.reserve(range.size());
+                    residents_.release(*r);
+            residents_.records(m).reserve(range.size());
+            residents_.records(m).ghosts.reserve(range.size());
             space.heap.expect_frees(range.size() - 1);
         }
     } catch (const std::bad_alloc&) {
@@ -228,11 +223,11 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
         if (is_valid(c, m)) {
             move_to(c, at, fences, task);
         } else {
-            take(c, m, {at, bytes, {}});
+            residents_.take(c, m, {at, bytes, {}});
             Replica& r = c.replicas.at(m);
-            for (const Fence& f : fences) add_user(r, UserKind::arrival, f);
-            make_ghosts(r);  // keeps the place when the chunk is written elsewhere
-            notify(c, m);    // ghosts that were here are gone
+            for (const Fence& f : fences) residents_.add_user(r, UserKind::arrival, f);
+            residents_.make_ghosts(r);  // keeps the place when the chunk is written elsewhere
+            residents_.notify(c, m);    // ghosts that were here are gone
         }
         at += bytes;
     }
@@ -242,9 +237,9 @@ Residency::Found Residency::lay_range(Task& task, Array& array, const ChunkRange
 /// Takes the free gaps between the parts' blocks, which evicted chunks have left, for the chunks without a block.
 /// False: not all gaps are free; nothing has changed. Not tried again after `most_times_in_vain` partial
 /// failures. O(parts). Throws std::bad_alloc, with nothing changed.
-bool Residency::take_gaps(const Task& task, const Across& across) {
+bool Forms::take_gaps(const Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
-    Space& space = spaces_[m];
+    Space& space = residents_.space(m);
     Neighbours& neighbours = chunk_of_part(task, across, 0).array()->neighbours[m];
     if (space.has_sealed() || neighbours.gaps_in_vain >= most_times_in_vain) return false;
     const auto block_of = [&](std::uint32_t i) { return chunk_of_part(task, across, i).replicas[m].block(); };
@@ -257,11 +252,11 @@ bool Residency::take_gaps(const Task& task, const Across& across) {
     for (std::uint32_t i = 0; i < across.num_parts; at += chunk_of_part(task, across, i++).size_bytes)
         if (block_of(i) != 0 && block_of(i) != at) return false;  // no gaps: they lie elsewhere
     space.tell_again();
-    residents_[m].reserve(across.num_parts);
+    residents_.records(m).reserve(across.num_parts);
     std::uint64_t taken = 0;  // a bit for each part
     const auto give_back = [&] {
         for (std::uint32_t i = 0; i < across.num_parts; ++i)
-            if ((taken >> i & 1) != 0) release(chunk_of_part(task, across, i).replicas.at(m));
+            if ((taken >> i & 1) != 0) residents_.release(chunk_of_part(task, across, i).replicas.at(m));
     };
     at = begin;
     try {
@@ -274,7 +269,7 @@ bool Residency::take_gaps(const Task& task, const Across& across) {
                 give_back();
                 return false;
             }
-            take(c, m, gap);
+            residents_.take(c, m, gap);
             taken |= std::uint64_t{1} << i;
         }
     } catch (const std::bad_alloc&) {
@@ -282,24 +277,19 @@ bool Residency::take_gaps(const Task& task, const Across& across) {
         throw;
     }
     for (std::uint32_t i = 0; i < across.num_parts; ++i)
-        if ((taken >> i & 1) != 0) notify(chunk_of_part(task, across, i), m);
+        if ((taken >> i & 1) != 0) residents_.notify(chunk_of_part(task, across, i), m);
     return true;
 }
 
-/// Of a replica that is not valid. Throws std::bad_alloc where no record was reserved, and nothing has changed.
-void Residency::make_ghosts(Replica& replica) {
-    if (!replica.has_ghosts()) residents_[replica.memory()].ghosts.take().link_to(replica);
-}
-
 /// To another place in the same memory, behind all that uses either.
-void Residency::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& users_of_block, Task& task) {
+void Forms::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& users_of_block, Task& task) {
     const MemoryIndex m = task.memory;
-    Space& space = spaces_[m];
+    Space& space = residents_.space(m);
     Replica& r = chunk.replicas.at(m);
     FenceSet waits;
     r.add_writers_to(waits);
     waits.add(users_of_block);
-    chunk.copied_at = ++tick_;
+    chunk.copied_at = residents_.next_tick();
     const Fence fence = requests_.copy(chunk, m, m, r.address, chunk.first_aligned(block), waits, &task);
     FenceSet users;
     r.add_all_users_to(users);
@@ -308,20 +298,18 @@ void Residency::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& user
     space.unfit_bytes = ~std::size_t{0};
     r.set_block(block, chunk.first_aligned(block));
     r.content_at = chunk.copied_at;
-    forget_users(r);
-    add_user(r, UserKind::arrival, fence);
-    notify(chunk, m);
+    residents_.forget_users(r);
+    residents_.add_user(r, UserKind::arrival, fence);
+    residents_.notify(chunk, m);
 }
 
 /// Memory for a chunk whose array is read across chunks: beside a neighbour, or with room for those that tasks have
 /// read together with it. Empty if there is none. Throws std::bad_alloc, and nothing has changed.
-rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
-    // The chunks of a task that found no room have all left: room for neighbours would cut what they come back to.
-    if (exchange_bytes_ != 0) return {};
+rmm::heap::block Forms::take_beside(Chunk& chunk, MemoryIndex m) {
     if (chunk.owner->is_temporary()) return {};
     Array& array = *chunk.array();
     if (!array.is_stack || !array.neighbours[m].chunks.contains(chunk.index)) return {};
-    Space& space = spaces_[m];
+    Space& space = residents_.space(m);
     if (space.has_sealed()) return {};  // what lies beside the neighbour may be another allocation of the driver
     const auto bytes_of = [&](std::uint32_t i) { return space.heap.round_up(array.block_bytes(i)); };
     const auto block_of = [&](std::uint32_t i) {  // 0: it has none there
@@ -351,11 +339,11 @@ rmm::heap::block Residency::take_beside(Chunk& chunk, MemoryIndex m) {
     return space.heap.take(begin + offset, size);
 }
 
-// ---------------------------------------------------------------------------------------------------------- placement
+// ----------------------------------------------------------------------------------------------------------- placement
 
 /// The task has its memory: requests what is gathered, and removes the next uses of parts and temporaries that the
 /// chosen forms do not need.
-void Residency::finish_forms(Task& task) {
+void Forms::finish(Task& task) {
     for (const Across& across : task.across()) {
         if (across.form == Across::Form::in_place)
             fetch_ghosts(task, across);
@@ -369,16 +357,16 @@ void Residency::finish_forms(Task& task) {
         u.place = Use::Place::none;
         u.content_at = 0;
         u.replaced_at = u.chunk->replaced_at;
-        remove_next_use(*u.chunk, next_use_of(task, u));
+        residents_.remove_next_use(*u.chunk, next_use_of(task, u));
     }
 }
 
-void Residency::fetch_ghosts(Task& task, const Across& across) {
+void Forms::fetch_ghosts(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     for (std::uint32_t i = 0; i < across.num_parts; ++i) {
         Chunk& c = chunk_of_part(task, across, i);
         if (!across.is_ghost(i) || holds_part(c, m, across)) continue;
-        const MemoryIndex from = source_for(c, m);
+        const MemoryIndex from = residents_.source_for(c, m);
         if (from == m) continue;  // as in `fetch`
         const graph::Box box = box_to_fetch(c, part_of(across, c));
         Replica& s = c.replicas.at(from);
@@ -390,23 +378,23 @@ void Residency::fetch_ghosts(Task& task, const Across& across) {
         d.for_each_user([&](UserKind kind, const Fence& f) {
             if (!is_beside || kind == UserKind::arrival) waits.add(f);
         });
-        c.copied_at = ++tick_;
+        c.copied_at = residents_.next_tick();
         const Fence fence = requests_.copy_part(c, from, m, s.address, d.address, waits, task, box_in(c, box));
         d.content_at = c.copied_at;
-        if (!is_beside) forget_users(d);
-        add_user(d, UserKind::arrival, fence);
+        if (!is_beside) residents_.forget_users(d);
+        residents_.add_user(d, UserKind::arrival, fence);
         Ghosts& ghosts = Ghosts::of(d);
         if (d.version != c.version) ghosts.clear();
         d.version = c.version;
         ghosts.add(box);
-        add_user(s, UserKind::copy_read, fence);
-        s.tick = ++tick_;
-        reindex_all(c);
-        notify(c, m);
+        residents_.add_user(s, UserKind::copy_read, fence);
+        s.tick = residents_.next_tick();
+        residents_.reindex_all(c);
+        residents_.notify(c, m);
     }
 }
 
-void Residency::gather(Task& task, const Across& across) {
+void Forms::gather(Task& task, const Across& across) {
     const MemoryIndex m = task.memory;
     Use& region = task.uses[across.use];
     Chunk& to = *region.chunk;
@@ -416,26 +404,26 @@ void Residency::gather(Task& task, const Across& across) {
     region.memory = m;
     for (const std::uint32_t use : task.parts_of(across)) {
         Use& u = task.uses[use];
-        u.memory = read_from(*u.chunk, m);
+        u.memory = residents_.read_from(*u.chunk, m);
         u.chunk->replicas[u.memory].add_writers_to(waits);
     }
     if (to.version == 0) to.version = 1;
-    to.copied_at = ++tick_;
+    to.copied_at = residents_.next_tick();
     const Fence fence = requests_.gather(task, across, waits);
     d.content_at = to.copied_at;
-    forget_users(d);
-    add_user(d, UserKind::arrival, fence);
+    residents_.forget_users(d);
+    residents_.add_user(d, UserKind::arrival, fence);
     d.version = to.version;
     for (const std::uint32_t use : task.parts_of(across)) {
         const Use& u = task.uses[use];
         if (Replica* const s = u.chunk->replicas.find(u.memory)) {
-            add_user(*s, UserKind::copy_read, fence);
-            s->tick = ++tick_;
+            residents_.add_user(*s, UserKind::copy_read, fence);
+            s->tick = residents_.next_tick();
         }
-        reindex_all(*u.chunk);
+        residents_.reindex_all(*u.chunk);
     }
-    reindex_all(to);
-    notify(to, m);
+    residents_.reindex_all(to);
+    residents_.notify(to, m);
 }
 
 }  // namespace kmm::memory

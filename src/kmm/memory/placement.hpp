@@ -37,6 +37,15 @@ enum class Placement : std::uint8_t {
     starved,      ///< the host has no memory for the records of it
 };
 
+/// The end of a search for memory.
+enum class Found : std::uint8_t {
+    yes,
+    growing,  ///< more was asked for
+    pinned,   ///< until something that is in use is let go of
+    none,
+    starved,  ///< the host has no memory for the records of it
+};
+
 /// What may be evicted from a memory for a task that is placed there.
 enum class Room : std::uint8_t {
     spare,       ///< clean chunks
@@ -46,7 +55,7 @@ enum class Room : std::uint8_t {
     any,         ///< all chunks that are not pinned; dirty ones are saved in any memory with room
 };
 
-/// Memory that `Residency::grown` got.
+/// Memory that `Space::grown` got.
 struct AddressRange {
     std::uintptr_t address = 0;
     std::size_t bytes = 0;

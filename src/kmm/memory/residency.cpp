@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "kmm/memory/heap_fences.hpp"
 #include "kmm/memory/move_cost.hpp"
 #include "kmm/memory/places.hpp"
 #include "kmm/memory/regions.hpp"
@@ -35,97 +34,16 @@ bool is_used_itself(const Use& use) noexcept { return use.role == Use::Role::chu
 
 }  // namespace
 
-Residency::Residency(Requests& requests, PerMemory<std::size_t> limits_bytes, bool find_unset,
+Residency::Residency(Requests& requests, const PerMemory<std::size_t>& limits_bytes, bool find_unset,
                      const trace::Emitter& trace, EvictionPolicy policy)
     : requests_(requests),
       find_unset_(find_unset),
-      trace_(trace),
-      policy_(policy),
-      spaces_(PerMemory<Space>::of_devices(limits_bytes.num_devices())),
-      residents_(PerMemory<Residents>::of_devices(limits_bytes.num_devices())) {
-    for (const MemoryIndex m : memories()) spaces_[m].open(requests, trace, m, limits_bytes[m]);
-}
+      residents_(requests, limits_bytes, trace, policy),
+      forms_(requests, residents_),
+      blocks_(requests, residents_, forms_),
+      compaction_(requests, residents_) {}
 
-// --------------------------------------------------------------------------------------------------------- the future
-
-void Residency::add_next_use(Chunk& chunk, const NextUses::Use& use) {
-    const bool is_first = chunk.next_uses.add(use, next_uses_, &num_steps_);
-    // Later uses count too if the first uses read parts.
-    if (is_first || use.replaces() || chunk.next_uses.begins_with_part()) reindex_all(chunk);
-}
-
-void Residency::remove_next_use(Chunk& chunk, const NextUses::Use& use) {
-    if (chunk.next_uses.remove(use, next_uses_, &num_steps_) || chunk.next_uses.begins_with_part()) reindex_all(chunk);
-}
-
-void Residency::listen(ReadyUse& use) {
-    use.chunk->demands.find_or_make(use.task->memory, demands_).ready.push_back(use);
-}
-
-void Residency::stop_listening(ReadyUse& use) noexcept {
-    Demands& demands = use.chunk->demands;
-    Demand& demand = *demands.find(use.task->memory);
-    demand.ready.erase(use);
-    demands.drop_if_over(demand, demands_);
-}
-
-void Residency::plan(Task& task, std::uint16_t position) {
-    task.planned_at = position;
-    for_each_place(task, [&](Use&, Chunk& c) {
-        Demand& demand = c.demands.find_or_make(task.memory, demands_);
-        try {
-            demand.planned.push_front(position, planned_uses_);
-        } catch (const std::bad_alloc&) {
-            c.demands.drop_if_over(demand, demands_);
-            throw;
-        }
-        if (Replica* const r = c.replicas.find(task.memory)) reindex(*r);
-    });
-}
-
-void Residency::unplan(Task& task) {
-    for_each_place(task, [&](Use&, Chunk& c) {
-        forget_planned_use(task, c);
-        if (Replica* const r = c.replicas.find(task.memory)) reindex(*r);
-    });
-    task.planned_at = 0;
-}
-
-void Residency::forget_planned_use(const Task& task, Chunk& chunk) noexcept {
-    if (task.planned_at == 0) return;
-    Demand* const demand = chunk.demands.find(task.memory);
-    if (demand == nullptr) return;
-    demand->planned.remove(task.planned_at, planned_uses_, &num_steps_);
-    chunk.demands.drop_if_over(*demand, demands_);
-}
-
-void Residency::released(Array& array) {
-    for (Chunk& c : array.chunks)
-        if (c.next_uses.empty()) reindex_all(c);
-}
-
-// ---------------------------------------------------------------------------------------------------------- questions
-
-// A linked device first (NVLink is faster than the way through the host), then the host, then any device.
-MemoryIndex Residency::source_for(const Chunk& chunk, MemoryIndex to) const noexcept {
-    MemoryIndex best = to;
-    int best_score = 0;
-    for (const Replica& r : chunk.replicas) {
-        const MemoryIndex i = r.memory();
-        if (i == to || !r.holds_all_of(chunk.version)) continue;
-        const int way = i == Tiers::below(to) ? 2 : requests_.linked(i, to) ? 3 : 1;
-        const int score = way * 2 + (r.writer_pins == 0 ? 1 : 0);
-        if (score > best_score) best = i, best_score = score;
-    }
-    return best;
-}
-
-/// Where a transfer reads the chunk: in the memory that it writes to, if it is there.
-MemoryIndex Residency::read_from(const Chunk& chunk, MemoryIndex m) const noexcept {
-    const Replica* const here = chunk.replicas.find(m);
-    if (here != nullptr && here->holds_all_of(chunk.version)) return m;
-    return chunk.is_in_parts() ? MemoryIndex::host() : source_for(chunk, m);
-}
+// ----------------------------------------------------------------------------------------------------------- questions
 
 std::size_t Residency::missing_bytes(const Task& task) const noexcept {
     std::size_t bytes = 0;
@@ -134,7 +52,7 @@ std::size_t Residency::missing_bytes(const Task& task) const noexcept {
         const Replica& r = u.chunk->replicas[task.memory];
         if (r.address == 0 || (u.needs_content && !r.holds_all_of(u.chunk->version))) bytes += u.chunk->size_bytes;
     }
-    for (const graph::Across& across : task.across()) bytes += missing_across(task, across);
+    for (const graph::Across& across : task.across()) bytes += forms_.missing_bytes_of(task, across);
     return bytes;
 }
 
@@ -162,14 +80,14 @@ std::size_t Residency::moved_bytes(const Task& task) const noexcept {
 std::size_t Residency::made_bytes(const Task& task) const noexcept {
     std::size_t bytes = 0;
     for (const Use& u : task.uses)
-        if (u.writes && u.chunk->version == 0) bytes += rounded(u.chunk->block_bytes());
+        if (u.writes && u.chunk->version == 0) bytes += residents_.rounded(u.chunk->block_bytes());
     return bytes;
 }
 
 std::size_t Residency::read_bytes(const Task& task) const noexcept {
     std::size_t bytes = 0;
     for (const Use& u : task.uses)
-        if (u.needs_block() && u.needs_content) bytes += rounded(u.chunk->block_bytes());
+        if (u.needs_block() && u.needs_content) bytes += residents_.rounded(u.chunk->block_bytes());
     return bytes;
 }
 
@@ -177,98 +95,76 @@ std::size_t Residency::block_bytes_missing(const Task& task) const noexcept {
     std::size_t bytes = 0;
     for (const Use& u : task.uses)
         if (u.needs_block() && !u.is_part() && u.chunk->replicas[task.memory].address == 0)
-            bytes += rounded(u.chunk->block_bytes());
+            bytes += residents_.rounded(u.chunk->block_bytes());
     return bytes;
 }
 
 bool Residency::has_idle_room(const Task& task, std::size_t left_bytes) const noexcept {
     const MemoryIndex m = task.memory;
     const std::size_t needed = block_bytes_missing(task);
-    return needed == 0 || needed + left_bytes <= spaces_[m].free_bytes() + residents_[m].idle_bytes;
+    return needed == 0 || needed + left_bytes <= residents_.space(m).free_bytes() + residents_.records(m).idle_bytes;
 }
 
-/// What tasks in that memory miss of the chunk may have changed.
-void Residency::notify(const Chunk& chunk, MemoryIndex m) {
-    const Demand* const demand = chunk.demands.find(m);
-    if (demand == nullptr) return;
-    demand->ready.for_each([this](Task& task) {
-        ++num_steps_;
-        requests_.residency_changed(task);
-    });
+// ----------------------------------------------------------------------------------------------------------- placement
+
+Placement Residency::place(Task& task, Room room) {
+    blocks_.begin_search(room, task.memory);
+    const Placement placement = place_with_forms(task);
+    blocks_.end_search();
+    return placement;
 }
 
-void Residency::wake(const graph::TaskList& tasks) {
-    num_steps_ += tasks.size();
-    for (Task* t : tasks) requests_.unblocked(*t);
-}
-
-// -------------------------------------------------------------------------------------------------- users of replicas
-
-/// Fences that have passed make room for others.
-void Residency::add_user(Replica& replica, UserKind kind, Fence fence) {
-    if (replica.add(kind, fence)) return;
-    const auto passed = [this](const Fence& f) { return requests_.passed(f); };
-    replica.prune_users(passed);
-    if (replica.add(kind, fence)) return;
-    busy_.make(replica, passed);
-    (void)replica.add(kind, fence);
-}
-
-void Residency::forget_users(Replica& replica) noexcept {
-    replica.clear_users();
-    if (replica.is_busy()) (void)busy_.drop_if_idle(replica);
-}
-
-/// Queues the task until the replica's pins that block it end.
-void Residency::wait_for(Replica& replica, Task& task) {
-    if (!replica.is_busy()) busy_.make(replica, [this](const Fence& f) { return requests_.passed(f); });
-    replica.busy().waiting.push_back(&task);
-}
-
-graph::TaskList Residency::take_waiting(Replica& replica) noexcept {
-    graph::TaskList tasks;
-    if (!replica.is_busy()) return tasks;
-    tasks.swap(replica.busy().waiting);
-    (void)busy_.drop_if_idle(replica);
-    return tasks;
-}
-
-// -------------------------------------------------------------------------------------------------------------- tasks
-
-void Residency::count_fetch(Chunk& chunk, MemoryIndex to) noexcept {
-    if (chunk.was_evicted_from(to)) {
-        MemoryCounters& counters = spaces_[to].counters;
-        ++counters.refetches;
-        counters.refetched_bytes += chunk.size_bytes;
-        chunk.owner->refetched_bytes += chunk.size_bytes;
+Placement Residency::place_with_forms(Task& task) {
+    if (task.across().empty()) return place_in_forms(task);
+    switch (forms_.choose(task)) {
+    case Found::growing: return Placement::wait_growth;
+    case Found::starved: return Placement::starved;
+    default: break;
     }
-    chunk.set_evicted_from(to, false);
+    const Placement placement = place_in_forms(task);
+    const bool lacks_room =
+        placement == Placement::wait_pins || placement == Placement::full || placement == Placement::lacks;
+    // A gather of the parts needs less room than the chunks side by side.
+    return lacks_room && forms_.gather_instead(task) ? place_in_forms(task) : placement;
 }
 
-void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
-    const MemoryIndex from = source_for(chunk, to);
-    if (from == to) return;  // no valid copy: the content was to be replaced, and the task to do so failed
-    Replica& s = chunk.replicas.at(from);
-    Replica& d = chunk.replicas.at(to);
-    FenceSet waits;
-    s.add_writers_to(waits);
-    d.add_all_users_to(waits);
-    chunk.copied_at = ++tick_;
-    count_fetch(chunk, to);
-    const Fence fence = requests_.copy(chunk, from, to, s.address, d.address, waits, &task);
-    d.content_at = chunk.copied_at;
-    forget_users(d);
-    add_user(d, UserKind::arrival, fence);
-    set_version(d, chunk.version);
-    add_user(s, UserKind::copy_read, fence);
-    reindex_all(chunk);
-    notify(chunk, to);
+/// Places the task in the chosen forms.
+Placement Residency::place_in_forms(Task& task) {
+    const MemoryIndex m = task.memory;
+    if (const Placement content = check_content(task); content != Placement::granted) return content;
+    lacking_ = {};
+    if (lacks_for_sure(task)) return Placement::lacks;
+    for_each_place(task, [&](Use&, Chunk& c) { c.hold = task.number; });
+    graph::Vector<Chunk*> taken;
+    Found found = allocate_missing(task, &taken);
+    if (found == Found::none && !Tiers::is_last(m) && blocks_.room() >= Room::as_usual)
+        found = allocate_side_by_side(task, &taken);
+    if (found != Found::yes)
+        for (Chunk* c : taken) residents_.take_back_block(*c, m);
+    for_each_place(task, [&](Use&, Chunk& c) { c.hold = 0; });
+    switch (found) {
+    case Found::yes: break;
+    case Found::growing: return Placement::wait_growth;
+    case Found::pinned: return Placement::wait_pins;
+    case Found::starved: return Placement::starved;
+    case Found::none:
+        return lacking_.bytes != 0 && residents_.space(m).is_refused() ? Placement::lacks : Placement::full;
+    }
+    // Its own chunks may have been evicted and allocated elsewhere.
+    if (!task.across().empty() && !forms_.hold(task) && forms_.gather_instead(task)) return place_in_forms(task);
+    for_each_place(task, [&](Use& u, Chunk& c) {
+        const bool is_filled = u.role == Use::Role::region || u.place == Use::Place::ghost;
+        if (u.needs_content && !is_filled && needs_copy(c, m)) fetch(c, m, task);
+    });
+    if (!task.across().empty()) forms_.finish(task);
+    finish_placement(task);
+    return Placement::granted;
 }
 
 /// Whether the task needs more than the whole capacity, and the driver need not be asked: known without evictions.
 bool Residency::lacks_for_sure(const Task& task) {
     const MemoryIndex m = task.memory;
-    const Space& space = spaces_[m];
+    const Space& space = residents_.space(m);
     if (m.is_host() || space.num_refusals() < 2 || space.is_growing()) return false;
     std::size_t needed_bytes = 0;
     std::size_t largest_bytes = 0;
@@ -301,19 +197,19 @@ Placement Residency::check_content(Task& task) {
         if (u.place == Use::Place::anywhere) continue;
         if (u.role == Use::Role::region) {
             if (!c.replicas[m].pinned() || !will_gather(task, u)) continue;
-            wait_for(c.replicas.at(m), task);  // no gather into a pinned replica
+            residents_.wait_for(c.replicas.at(m), task);  // no gather into a pinned replica
             return Placement::busy_chunk;
         }
         const bool is_ghost = u.place == Use::Place::ghost;
         if (!needs_copy(c, m) || (is_ghost && !lacks_part(task, u))) continue;
-        const MemoryIndex from = source_for(c, m);
+        const MemoryIndex from = residents_.source_for(c, m);
         if (from == m) continue;
         // No copy into a pinned replica. Its pins only decrease, because no new task may use stale content.
         Replica* const here = c.replicas.find(m);
         Replica& source = c.replicas.at(from);
         const bool is_here_pinned = here != nullptr && here->pinned() && !(is_ghost && part_comes_beside(task, u));
         if (!is_here_pinned && source.writer_pins == 0) continue;
-        wait_for(is_here_pinned ? *here : source, task);
+        residents_.wait_for(is_here_pinned ? *here : source, task);
         return Placement::busy_chunk;
     }
     return Placement::granted;
@@ -321,7 +217,7 @@ Placement Residency::check_content(Task& task) {
 
 /// Allocates blocks for the task's chunks that have none; lists them in `*taken`. Largest first: a smaller chunk could
 /// take a piece of the space that was evicted for a larger one, so that more would be evicted than needed.
-Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* taken) {
+Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* taken) {
     const MemoryIndex m = task.memory;
     for_each_place(task, [&](Use&, Chunk& c) {
         if (c.replicas[m].address == 0) taken->push_back(&c);
@@ -337,7 +233,7 @@ Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* 
     Found found = Found::yes;
     std::size_t count = 0;
     for (std::size_t i = 0; i < taken->size() && found == Found::yes; ++i) {
-        found = allocate(*(*taken)[i], m);
+        found = blocks_.allocate(*(*taken)[i], m);
         if (found == Found::yes) ++count;
     }
     taken->resize(count);
@@ -346,11 +242,11 @@ Residency::Found Residency::allocate_missing(Task& task, graph::Vector<Chunk*>* 
 
 /// Last resort when only the task's own chunks remain and fragment the memory: evicts them too, and allocates all side
 /// by side. Dirty ones are saved and fetched again.
-Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chunk*>* taken) {
+Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chunk*>* taken) {
     const MemoryIndex m = task.memory;
-    Space& space = spaces_[m];
+    Space& space = residents_.space(m);
     bool moved = !taken->empty();
-    for (Chunk* c : *taken) take_back_block(*c, m);
+    for (Chunk* c : *taken) residents_.take_back_block(*c, m);
     taken->clear();
     Found found = Found::yes;
     std::size_t needed_bytes = 0;
@@ -363,9 +259,9 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
         moved = true;
         Replica& r = c.replicas.at(m);
         // A block without content was allocated for this task: releasing it gains nothing for an exchange.
-        if (!is_valid(c, m) && !r.pinned()) return release(r);
+        if (!is_valid(c, m) && !r.pinned()) return residents_.release(r);
         c.hold = 0;
-        found = evict(c, m, Saves::all);
+        found = blocks_.evict(c, m, Blocks::Saves::all);
         c.hold = task.number;
     });
     // Merges free pieces only if the chunks could fit afterwards: merging visits all pieces.
@@ -377,7 +273,7 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
             found = Found::starved;  // a partial merge is harmless
         }
     }
-    exchange_bytes_ = needed_bytes;
+    blocks_.set_exchange(needed_bytes);
     const std::size_t left = space.left_bytes();
     const std::size_t free_bytes = space.heap.free_bytes();
     // The new region must hold the largest chunk: free memory may be in pieces, and an exchange does not join them
@@ -388,16 +284,28 @@ Residency::Found Residency::allocate_side_by_side(Task& task, graph::Vector<Chun
         lacking_.least_bytes = any_stays ? lacking_.bytes : std::min(left, needed_bytes - free_bytes);
     }
     if (found == Found::yes) found = allocate_missing(task, taken);
-    exchange_bytes_ = 0;
+    blocks_.set_exchange(0);
     return found;
 }
 
-/// Debug mode.
-void Residency::address_unset(Task& task) noexcept {
-    if (task.cold == nullptr) return;
-    for (graph::Unset& u : task.cold->unset)
-        u.address = reinterpret_cast<std::uintptr_t>(u.whole_chunk ? address_of(task.uses[u.index])
-                                                                   : address_of(task, task.views[u.index]));
+void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
+    const MemoryIndex from = residents_.source_for(chunk, to);
+    if (from == to) return;  // no valid copy: the content was to be replaced, and the task to do so failed
+    Replica& s = chunk.replicas.at(from);
+    Replica& d = chunk.replicas.at(to);
+    FenceSet waits;
+    s.add_writers_to(waits);
+    d.add_all_users_to(waits);
+    chunk.copied_at = residents_.next_tick();
+    residents_.count_fetch(chunk, to);
+    const Fence fence = requests_.copy(chunk, from, to, s.address, d.address, waits, &task);
+    d.content_at = chunk.copied_at;
+    residents_.forget_users(d);
+    residents_.add_user(d, UserKind::arrival, fence);
+    residents_.set_version(d, chunk.version);
+    residents_.add_user(s, UserKind::copy_read, fence);
+    residents_.reindex_all(chunk);
+    residents_.notify(chunk, to);
 }
 
 /// Sets addresses and fences of a task whose chunks have blocks and whose copies are requested.
@@ -407,7 +315,7 @@ void Residency::finish_placement(Task& task) {
         Use& u = task.uses[i];
         if (u.place == Use::Place::none) continue;
         const bool is_anywhere = u.place == Use::Place::anywhere;
-        u.memory = is_anywhere ? read_from(*u.chunk, m) : m;
+        u.memory = is_anywhere ? residents_.read_from(*u.chunk, m) : m;
         const Replica& r = u.chunk->replicas[u.memory];
         u.content_at = r.content_at;
         u.replaced_at = u.chunk->replaced_at;
@@ -428,137 +336,30 @@ void Residency::finish_placement(Task& task) {
         task.addresses[i] = is_transfer ? address_of(task.uses[i]) : address_of(task, task.views[i]);
 }
 
-Placement Residency::place(Task& task, Room room) {
-    room_ = room;
-    placed_in_ = task.memory;
-    const Placement placement = place_with_forms(task);
-    room_ = Room::as_usual;
-    return placement;
+/// Debug mode.
+void Residency::address_unset(Task& task) noexcept {
+    if (task.cold == nullptr) return;
+    for (graph::Unset& u : task.cold->unset)
+        u.address = reinterpret_cast<std::uintptr_t>(u.whole_chunk ? address_of(task.uses[u.index])
+                                                                   : address_of(task, task.views[u.index]));
 }
 
-Placement Residency::place_with_forms(Task& task) {
-    if (task.across().empty()) return place_in_forms(task);
-    switch (choose_forms(task)) {
-    case Found::growing: return Placement::wait_growth;
-    case Found::starved: return Placement::starved;
-    default: break;
-    }
-    const Placement placement = place_in_forms(task);
-    const bool lacks_room =
-        placement == Placement::wait_pins || placement == Placement::full || placement == Placement::lacks;
-    // A gather of the parts needs less room than the chunks side by side.
-    return lacks_room && gather_instead(task) ? place_in_forms(task) : placement;
-}
-
-/// Places the task in the chosen forms.
-Placement Residency::place_in_forms(Task& task) {
-    const MemoryIndex m = task.memory;
-    if (const Placement content = check_content(task); content != Placement::granted) return content;
-    lacking_ = {};
-    if (lacks_for_sure(task)) return Placement::lacks;
-    for_each_place(task, [&](Use&, Chunk& c) { c.hold = task.number; });
-    graph::Vector<Chunk*> taken;
-    Found found = allocate_missing(task, &taken);
-    if (found == Found::none && !Tiers::is_last(m) && room_ >= Room::as_usual)
-        found = allocate_side_by_side(task, &taken);
-    if (found != Found::yes)
-        for (Chunk* c : taken) take_back_block(*c, m);
-    for_each_place(task, [&](Use&, Chunk& c) { c.hold = 0; });
-    switch (found) {
-    case Found::yes: break;
-    case Found::growing: return Placement::wait_growth;
-    case Found::pinned: return Placement::wait_pins;
-    case Found::starved: return Placement::starved;
-    case Found::none: return lacking_.bytes != 0 && spaces_[m].is_refused() ? Placement::lacks : Placement::full;
-    }
-    // Its own chunks may have been evicted and allocated elsewhere.
-    if (!task.across().empty() && !forms_hold(task) && gather_instead(task)) return place_in_forms(task);
-    for_each_place(task, [&](Use& u, Chunk& c) {
-        const bool is_filled = u.role == Use::Role::region || u.place == Use::Place::ghost;
-        if (u.needs_content && !is_filled && needs_copy(c, m)) fetch(c, m, task);
-    });
-    if (!task.across().empty()) finish_forms(task);
-    finish_placement(task);
-    return Placement::granted;
-}
-
-void Residency::set_version(Replica& replica, std::uint64_t version) noexcept {
-    if (replica.has_ghosts()) {
-        Ghosts& ghosts = Ghosts::of(replica);
-        ghosts.unlink_from(replica);
-        residents_[replica.memory()].ghosts.give(ghosts);
-    }
-    replica.holds = Holds::all;
-    replica.version = version;
-}
-
-void Residency::written(Chunk& chunk, Replica& at, bool owes_nothing) {
-    const std::uint64_t before = chunk.version;
-    ++chunk.version;
-    ++tick_;
-    chunk.evicted_from = 0;
-    if (owes_nothing) {
-        chunk.replaced_at = tick_;
-        chunk.lost.reset();
-    }
-    const bool had_all = at.holds_all_of(before);
-    set_version(at, chunk.version);
-    // Tasks that write parts of one chunk, one after the other where it is, change nothing for each other.
-    if (before == 0 || !had_all) notify(chunk, at.memory());
-    for (auto next = chunk.replicas.begin(); next != chunk.replicas.end();) {
-        Replica& r = *next;
-        ++next;
-        if (&r == &at) continue;
-        // A device's stale replica is freed at once. The host's keeps its block for the next write-back, and one beside
-        // neighbours for the next ghosts.
-        const bool leaves = Tiers::is_first(r.memory()) && !r.pinned() && !r.has_ghosts();
-        if (leaves || r.has_ghosts() || r.version == before) notify(chunk, r.memory());
-        if (leaves) release(r);
-    }
-}
-
-/// Records the task's use of its replica, and returns that; null if there is none, because no memory has the content.
-Replica* Residency::used(const Use& use) {
-    Chunk& chunk = *use.chunk;
-    Replica* const r = chunk.replicas.find(use.memory);
-    if (r != nullptr) {
-        r->tick = ++tick_;
-        if (use.writes) {
-            written(chunk, *r, use.owes_nothing());
-            // Later users wait for this task, which waits for the earlier users itself.
-            if (use.replaces) forget_users(*r);
-        }
-    }
-    return r;
-}
-
-/// The task's use is no next use of the chunk any more.
-void Residency::use_is_over(Task& task, const Use& use) {
-    forget_planned_use(task, *use.chunk);
-    remove_next_use(*use.chunk, next_use_of(task, use));
-    reindex_all(*use.chunk);
-}
+// ----------------------------------------------------------------------------------------------------------------- use
 
 void Residency::issued(Task& task, Fence fence) {
     for_each_chunk(task, [&](Use& u, Chunk&) {
-        if (Replica* const r = used(u)) add_user(*r, u.writes ? UserKind::task_write : UserKind::task_read, fence);
+        if (Replica* const r = used(u))
+            residents_.add_user(*r, u.writes ? UserKind::task_write : UserKind::task_read, fence);
         use_is_over(task, u);
     });
     task.planned_at = 0;
-}
-
-void Residency::count_pinned(const Chunk& chunk, MemoryIndex m, bool is_pinned) noexcept {
-    Residents& residents = residents_[m];
-    const std::size_t bytes = rounded(chunk.block_bytes());
-    residents.num_pinned = is_pinned ? residents.num_pinned + 1 : residents.num_pinned - 1;
-    residents.pinned_bytes = is_pinned ? residents.pinned_bytes + bytes : residents.pinned_bytes - bytes;
 }
 
 void Residency::pin(Task& task) {
     for_each_chunk(task, [&](Use& u, Chunk& c) {
         Replica* const r = used(u);
         if (r != nullptr) {
-            if (!r->pinned()) count_pinned(c, u.memory, true);
+            if (!r->pinned()) residents_.count_pinned(c, u.memory, true);
             ++(u.writes ? r->writer_pins : r->reader_pins);
         }
         use_is_over(task, u);
@@ -573,34 +374,83 @@ void Residency::unpin(Task& task, const Fence* fence) {
         (u.writes ? r.writer_pins : r.reader_pins) -= 1;
         // One reader of several does not end the wait of a queued task.
         const bool lets_go = !r.pinned() || (u.writes && r.writer_pins == 0);
-        if (!r.pinned()) count_pinned(c, u.memory, false);
-        if (fence != nullptr) add_user(r, u.writes ? UserKind::task_write : UserKind::task_read, *fence);
+        if (!r.pinned()) residents_.count_pinned(c, u.memory, false);
+        if (fence != nullptr) residents_.add_user(r, u.writes ? UserKind::task_write : UserKind::task_read, *fence);
         graph::TaskList waiting;
-        if (lets_go) waiting = take_waiting(r);
-        if (!r.pinned() && r.version != c.version && Tiers::is_first(u.memory) && !r.has_ghosts()) release(r);
-        reindex_all(c);
-        wake(waiting);
-        spaces_[u.memory].may_exchange_again();  // a host task that copies data out had pinned chunks on devices
+        if (lets_go) waiting = residents_.take_waiting(r);
+        if (!r.pinned() && r.version != c.version && Tiers::is_first(u.memory) && !r.has_ghosts())
+            residents_.release(r);
+        residents_.reindex_all(c);
+        residents_.wake(waiting);
+        residents_.space(u.memory)
+            .may_exchange_again();  // a host task that copies data out had pinned chunks on devices
     });
 }
 
-// ----------------------------------------------------------------------------------------------------------- failures
+/// Records the task's use of its replica, and returns that; null if there is none, because no memory has the content.
+Replica* Residency::used(const Use& use) {
+    Chunk& chunk = *use.chunk;
+    Replica* const r = chunk.replicas.find(use.memory);
+    if (r != nullptr) {
+        r->tick = residents_.next_tick();
+        if (use.writes) {
+            written(chunk, *r, use.owes_nothing());
+            // Later users wait for this task, which waits for the earlier users itself.
+            if (use.replaces) residents_.forget_users(*r);
+        }
+    }
+    return r;
+}
+
+void Residency::written(Chunk& chunk, Replica& at, bool owes_nothing) {
+    const std::uint64_t before = chunk.version;
+    ++chunk.version;
+    const std::uint64_t now = residents_.next_tick();
+    chunk.evicted_from = 0;
+    if (owes_nothing) {
+        chunk.replaced_at = now;
+        chunk.lost.reset();
+    }
+    const bool had_all = at.holds_all_of(before);
+    residents_.set_version(at, chunk.version);
+    // Tasks that write parts of one chunk, one after the other where it is, change nothing for each other.
+    if (before == 0 || !had_all) residents_.notify(chunk, at.memory());
+    for (auto next = chunk.replicas.begin(); next != chunk.replicas.end();) {
+        Replica& r = *next;
+        ++next;
+        if (&r == &at) continue;
+        // A device's stale replica is freed at once. The host's keeps its block for the next write-back, and one beside
+        // neighbours for the next ghosts.
+        const bool leaves = Tiers::is_first(r.memory()) && !r.pinned() && !r.has_ghosts();
+        if (leaves || r.has_ghosts() || r.version == before) residents_.notify(chunk, r.memory());
+        if (leaves) residents_.release(r);
+    }
+}
+
+/// The task's use is no next use of the chunk any more.
+void Residency::use_is_over(Task& task, const Use& use) {
+    residents_.forget_planned_use(task, *use.chunk);
+    residents_.remove_next_use(*use.chunk, next_use_of(task, use));
+    residents_.reindex_all(*use.chunk);
+}
+
+// ------------------------------------------------------------------------------------------------------------ failures
 
 // A replica's content stems from the latest copy into it. One that was filled before the failed copy was requested does
 // not depend on that, whatever tasks wrote there since; all others may.
 void Residency::copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause) {
-    chunk.spoiled_at = ++tick_;
+    chunk.spoiled_at = residents_.next_tick();
     if (chunk.replaced_at > copied_at) return;  // only earlier tasks may still use it
     bool any_good = false;
     for (Replica& r : chunk.replicas) any_good |= r.holds_all_of(chunk.version) && r.content_at < copied_at;
     if (any_good) {
         for (Replica& r : chunk.replicas)
-            if (r.content_at >= copied_at) set_version(r, 0);  // fetched again
+            if (r.content_at >= copied_at) residents_.set_version(r, 0);  // fetched again
     } else {
         chunk.lost = cause;
     }
-    reindex_all(chunk);
-    for (const MemoryIndex m : memories()) notify(chunk, m);
+    residents_.reindex_all(chunk);
+    for (const MemoryIndex m : residents_.memories()) residents_.notify(chunk, m);
 }
 
 void Residency::part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at) {
@@ -608,16 +458,7 @@ void Residency::part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at
     if (r == nullptr || !r->has_ghosts() || r->content_at < copied_at) return;
     Ghosts::of(*r).clear();
     r->version = 0;  // what comes next waits for those who may still read the failed parts
-    notify(chunk, m);
-}
-
-// --------------------------------------------------------------------------------------------- arrays and temporaries
-
-void Residency::free_chunks(Owner& owner) {
-    for (Space& s : spaces_) s.array_was_freed();
-    owner.for_each_chunk([&](Chunk& c) {
-        while (!c.replicas.empty()) release(*c.replicas.begin());
-    });
+    residents_.notify(chunk, m);
 }
 
 }  // namespace kmm::memory

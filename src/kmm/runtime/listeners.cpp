@@ -238,7 +238,8 @@ void Listeners::trace(const std::string& path, SchedulerTurns& turns) {
     }
     if (path.empty()) return;
     begin_trace(file_name(path, platform_.number()), "the path of the trace", machine(turns.lanes()));
-    turns.with_baton([](schedule::Scheduler& scheduler, Outgoing&) { scheduler.residency().tell_memory(); });
+    turns.with_baton(
+        [](schedule::Scheduler& scheduler, Outgoing&) { scheduler.residency().residents().tell_memory(); });
 }
 
 void Listeners::begin_trace(const trace::FilePath& path, const char* what_for, trace::Machine machine) {

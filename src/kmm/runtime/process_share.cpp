@@ -14,10 +14,10 @@ supply::ShareFigures ProcessShare::share_of(std::uint32_t device) {
         const memory::Residency& r = scheduler.residency();
         const memory::MemoryCounters& k = r.space(m).counters;
         share.in_use_bytes = k.current_bytes;
-        share.evictable_bytes = std::min(k.current_bytes, r.evictable_bytes(m));
+        share.evictable_bytes = std::min(k.current_bytes, r.residents().evictable_bytes(m));
         share.largest_free_bytes = r.space(m).heap.largest_free_bytes();
         share.peak_bytes = k.peak_bytes;
-        share.num_chunks = r.num_resident(m);
+        share.num_chunks = r.residents().num_resident(m);
     };
     try {
         turns_.with_baton(read);

@@ -282,7 +282,7 @@ void SchedulerTurns::lost() noexcept {
 graph::FenceSet SchedulerTurns::take_back_bounce() {
     const Turn turn(*this);
     read_everything();
-    return books_.is_lost() ? graph::FenceSet() : scheduler_->residency().take_bounce();
+    return books_.is_lost() ? graph::FenceSet() : scheduler_->residency().compaction().take_bounce();
 }
 
 bool SchedulerTurns::take_back(memory::MemoryIndex memory, const void* address, std::size_t bytes,
@@ -309,7 +309,7 @@ memory::Reclaimed SchedulerTurns::reclaim(memory::MemoryIndex memory, const std:
             }
         }
     } const copies_go_out{*this};
-    reclaimed = scheduler_->residency().reclaim(memory, regions, wanted_bytes, at_once);
+    reclaimed = scheduler_->residency().blocks().reclaim(memory, regions, wanted_bytes, at_once);
     outgoing_.refused(memory);
     return reclaimed;
 }

@@ -29,7 +29,7 @@ void Admission::add(Task& task) {
     if (task.is_unplaced || task.kind == graph::TaskKind::join) return;
     std::size_t needed = 0;
     for (const Use& u : task.uses) {
-        const std::size_t bytes = residency_.rounded(u.chunk->block_bytes());
+        const std::size_t bytes = residency_.residents().rounded(u.chunk->block_bytes());
         if (bytes > u.chunk->owner->largest_block_bytes) note_block(*u.chunk->owner, bytes);
         if (u.takes_room()) needed += bytes;
     }
@@ -86,7 +86,7 @@ void Admission::gone(memory::Owner& owner) noexcept {
     forget_block(owner);
     if (ahead_.made_bytes() == 0) return;
     owner.for_each_chunk([&](const memory::Chunk& c) {
-        if (c.made_at != 0) ahead_.gone(c.made_at, residency_.rounded(c.block_bytes()));
+        if (c.made_at != 0) ahead_.gone(c.made_at, residency_.residents().rounded(c.block_bytes()));
     });
 }
 
@@ -94,7 +94,7 @@ void Admission::gone(memory::Owner& owner) noexcept {
 std::size_t Admission::capacity_bytes() const noexcept {
     const std::size_t largest = largest_blocks_.empty() ? 0 : largest_blocks_.rbegin()->first;
     std::size_t bytes = 0;
-    for (const MemoryIndex m : residency_.memories()) {
+    for (const MemoryIndex m : residency_.residents().memories()) {
         const std::size_t usable = residency_.space(m).usable_bytes();
         bytes += usable - std::min(usable, largest);
     }

@@ -32,7 +32,8 @@ namespace kmm::schedule {
 class Admission {
   public:
     explicit Admission(memory::Residency& residency)
-        : residency_(residency), memories_(memory::PerMemory<Memory>::of_devices(residency.num_devices())) {}
+        : residency_(residency),
+          memories_(memory::PerMemory<Memory>::of_devices(residency.residents().num_devices())) {}
 
     /// Once for each task, in the order of submission; all tasks of a submit before one of them is placed. O(uses).
     void add(graph::Task& task);

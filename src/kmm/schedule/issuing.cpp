@@ -503,7 +503,7 @@ void Scheduler::advance(LaneId lane_id, Position completed) {
     LaneProgress& progress = progress_[index_of(lane_id)];
     if (completed <= progress.completed) return;
     progress.completed = completed;
-    residency_.advanced(lane_id);
+    residency_.residents().advanced(lane_id);
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::completed, .lane = lane_id, .position = completed});
     while (!l.in_flight.empty() && l.in_flight.front().position <= completed) {

@@ -81,7 +81,7 @@ bool Scheduler::exchange(MemoryIndex memory, std::size_t bytes) {
 void Scheduler::bounce_came(std::uintptr_t address, std::size_t bytes) {
     --in_flight_;
     bounce_refused_ = bytes == 0;
-    residency_.set_bounce(address, bytes);
+    residency_.compaction().set_bounce(address, bytes);
     retry_all();
 }
 
@@ -219,10 +219,10 @@ bool Scheduler::compact() {
     if (free_bytes < residency_.block_bytes_missing(*front)) return false;
     std::size_t bounce_bytes = 0;
     for (const MemoryIndex m : queues_.device_memories())
-        bounce_bytes = std::max(bounce_bytes, residency_.bounce_bytes_to_compact(m));
+        bounce_bytes = std::max(bounce_bytes, residency_.compaction().bounce_bytes_to_compact(m));
     if (ask_for_bounce(bounce_bytes)) return true;
-    bool any = residency_.compact(MemoryIndex::host());
-    for (const MemoryIndex m : queues_.device_memories()) any = residency_.compact(m) || any;
+    bool any = residency_.compaction().compact(MemoryIndex::host());
+    for (const MemoryIndex m : queues_.device_memories()) any = residency_.compaction().compact(m) || any;
     num_compactions_ += any ? 1 : 0;
     return any;
 }
@@ -231,13 +231,14 @@ bool Scheduler::compact() {
 bool Scheduler::swap() {
     Task* const front = admission_.closed_for();
     if (front == nullptr) return false;
-    const std::size_t bytes = residency_.bounce_bytes_to_swap(*front);
-    return bytes != 0 && (ask_for_bounce(bytes) || residency_.swap_for(*front));
+    const std::size_t bytes = residency_.compaction().bounce_bytes_to_swap(*front);
+    return bytes != 0 && (ask_for_bounce(bytes) || residency_.compaction().swap_for(*front));
 }
 
 /// False: the buffer is large enough already, or cannot be had.
 bool Scheduler::ask_for_bounce(std::size_t bytes) {
-    if (bytes <= residency_.bounce_bytes() || bounce_refused_ || !outbox_.ask_for_bounce(bytes)) return false;
+    if (bytes <= residency_.compaction().bounce_bytes() || bounce_refused_ || !outbox_.ask_for_bounce(bytes))
+        return false;
     ++in_flight_;
     return true;
 }

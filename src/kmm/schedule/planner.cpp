@@ -15,7 +15,8 @@ void Planner::begin(memory::MemoryIndex memory) {
     chunks_.clear();
     const memory::MemoryCounters& counters = residency_.space(memory).counters;
     const std::size_t limit = residency_.space(memory).is_refused() ? counters.capacity_bytes : counters.limit_bytes;
-    rollout_.clear(limit - std::min(limit, counters.current_bytes), counters.limit_bytes, residency_.ticks());
+    rollout_.clear(limit - std::min(limit, counters.current_bytes), counters.limit_bytes,
+                   residency_.residents().ticks());
 }
 
 bool Planner::may_have(const Task& task) const noexcept {
@@ -46,7 +47,7 @@ Index Planner::add(memory::Chunk& chunk) {
     if (chunk.index_in_plan < chunks_.size() && chunks_[chunk.index_in_plan] == &chunk) return chunk.index_in_plan;
     const memory::Replica& replica = chunk.replicas[memory_];
     Rollout::Chunk copy;
-    copy.bytes = residency_.rounded(chunk.block_bytes());
+    copy.bytes = residency_.residents().rounded(chunk.block_bytes());
     copy.is_here = replica.address != 0 && memory::is_here(chunk, memory_);
     copy.is_dirty = memory::must_be_saved(chunk, memory_);
     copy.last_use = replica.tick;
@@ -85,7 +86,7 @@ void Planner::consider(Rollout::Rule rule, double least_share) {
 
 std::span<Task* const> Planner::make(std::span<Task* const> before) {
     victims_.clear();
-    residency_.list_victims(memory_, most_victims, victims_);
+    residency_.residents().list_victims(memory_, most_victims, victims_);
     for (memory::Chunk* const c : victims_) add(*c);
     best_.clear();
     first_.clear();

@@ -57,7 +57,7 @@ void Scheduler::make_plan(Queue& q, MemoryIndex m) {
         q.plan.resize(order.size());
         for (std::size_t i = order.size(); i > 0; --i) {
             q.plan[i - 1] = order[i - 1]->number;
-            residency_.plan(*order[i - 1], static_cast<std::uint16_t>(i));
+            residency_.residents().plan(*order[i - 1], static_cast<std::uint16_t>(i));
         }
     } catch (const std::bad_alloc&) {
         drop_plan(q);  // it goes without one
@@ -71,7 +71,7 @@ void Scheduler::drop_plan(Queue& q) noexcept {
         ++num_steps_;
         Task* const task = table_.find(number);
         if (task == nullptr || task->planned_at == 0) continue;
-        residency_.unplan(*task);
+        residency_.residents().unplan(*task);
         if (rest_of_plan_.size() < rest_of_plan_.capacity()) rest_of_plan_.push_back(task);
     }
     q.plan.clear();

@@ -95,7 +95,7 @@ void Scheduler::enqueue(Task& task) {
         use.chunk = u.chunk;
         use.next_of_task = uses;
         uses = &use;
-        residency_.listen(use);
+        residency_.residents().listen(use);
     }
     weigh(task);
     q.fetch.insert({key_of(task), &task, uses});
@@ -125,7 +125,7 @@ void Scheduler::leave_fetch(Task& task) {
     const auto entry = q.fetch.find({key_of(task), nullptr, nullptr});
     for (memory::ReadyUse* use = entry->uses; use != nullptr;) {
         memory::ReadyUse* const next = use->next_of_task;
-        residency_.stop_listening(*use);
+        residency_.residents().stop_listening(*use);
         ready_uses_.give(*use);
         use = next;
     }
@@ -215,7 +215,7 @@ Task& Scheduler::choose_to_fetch(Queue& q, MemoryIndex m) {
     if (m.is_device() && looks_ahead(options_.order, best->moved_bytes, residency_.space(m).counters.limit_bytes)) {
         Task* planned = nullptr;
         if (options_.plans && plans(options_.order, best->moved_bytes, residency_.space(m).counters.limit_bytes) &&
-            residency_.has_evicted(m))
+            residency_.residents().has_evicted(m))
             planned = planned_to_fetch(q, m);
         else if (q.plan_is_over())
             drop_plan(q);  // what it uses is kept no longer

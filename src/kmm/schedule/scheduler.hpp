@@ -113,7 +113,7 @@ class Scheduler final : private memory::Requests {
     void trim() noexcept {
         if (steps_.empty()) graph::Vector<Step>().swap(steps_);
         ready_uses_.trim();
-        residency_.trim_records();
+        residency_.residents().trim_records();
     }
     /// Entries of lists and trees that were looked at in all, here and for memory: what the tests of complexity count.
     std::uint64_t num_steps() const noexcept {

@@ -20,7 +20,7 @@ void Scheduler::submit(Task& task) {
         memory::Owner& owner = *u.chunk->owner;
         ++owner.users;
         if (owner.is_temporary()) --owner.uses_to_come;
-        residency_.add_next_use(*u.chunk, memory::next_use_of(task, u));
+        residency_.residents().add_next_use(*u.chunk, memory::next_use_of(task, u));
     }
     admission_.add(task);
     if (task.kind == TaskKind::kernel) note_lane_wish(task);
@@ -157,8 +157,8 @@ void Scheduler::settle_barriers() {
 void Scheduler::cancel(Task& task) {
     admission_.cancelled(task);
     end_memory_wait(task);
-    if (task.planned_at != 0) residency_.unplan(task);
-    for (const Use& u : task.uses) residency_.remove_next_use(*u.chunk, memory::next_use_of(task, u));
+    if (task.planned_at != 0) residency_.residents().unplan(task);
+    for (const Use& u : task.uses) residency_.residents().remove_next_use(*u.chunk, memory::next_use_of(task, u));
     task.state.store(TaskState::executed, std::memory_order_relaxed);
     has_progressed();
     if (task.failure == nullptr) task.failure = outbox_.make_failure(task, task.thrown, nullptr);
@@ -252,7 +252,7 @@ void Scheduler::copies_failed(std::span<InFlight> copies, const std::exception_p
 
 void Scheduler::release(memory::Array& array) {
     array.released = true;
-    if (array.users != 0) residency_.released(array);
+    if (array.users != 0) residency_.residents().released(array);
     drop_user(array, 0);
     may_fit_now();
     retry_all();
@@ -265,7 +265,7 @@ void Scheduler::drop_user(memory::Owner& owner, std::uint64_t users) {
     freed_owners_.push_back(&owner);
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
         s->note({.what = trace::What::array_freed, .array = owner.number});
-    residency_.free_chunks(owner);
+    residency_.residents().free_chunks(owner);
 }
 
 }  // namespace kmm::schedule

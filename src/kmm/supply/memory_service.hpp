@@ -129,7 +129,7 @@ class MemoryService {
         std::size_t bytes = 0;            ///< offered to the heap
         rmm::detail::pinned_block block;  ///< of the host
         bool plain = false;               ///< of a device: an allocation of the driver, where its resource had nothing
-        bool sealed = true;               ///< see memory::Residency::grown
+        bool sealed = true;               ///< see memory::Space::grown
     };
     /// The sizes of a memory's steps.
     struct StepRule {

@@ -47,7 +47,7 @@ class AcrossTest : public ResidencyTest {
             part.role = Use::Role::part;
             part.needs_content = true;
             part.is_small_part = std::min(end, (c.index + 1) * unit) - std::max(begin, c.index * unit) <= unit / 8;
-            residency_->add_next_use(c, kmm::memory::next_use_of(t, part));
+            residency_->residents().add_next_use(c, kmm::memory::next_use_of(t, part));
             a.neighbours[m].chunks.add(c.index);
             t.cold->parts.emplace_back() = 1 + i;
         }
@@ -57,7 +57,7 @@ class AcrossTest : public ResidencyTest {
     void add_overwrite(Task& task, Chunk& chunk) {
         Use& write = add_use(task, chunk);
         write.writes = write.replaces = true;
-        residency_->add_next_use(chunk, {task.number, kmm::memory::NextUses::Kind::replaces});
+        residency_->residents().add_next_use(chunk, {task.number, kmm::memory::NextUses::Kind::replaces});
     }
     bool lie_side_by_side(Array& a, std::size_t first, std::size_t last, MemoryIndex m) {
         for (std::size_t i = first; i < last; i++)

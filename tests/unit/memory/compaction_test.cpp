@@ -48,13 +48,13 @@ class Compaction : public ResidencyTest {
     void drop(Chunk& chunk) {
         const auto at =
             std::find_if(arrays_.begin(), arrays_.end(), [&](const auto& a) { return a.get() == chunk.owner; });
-        residency_->free_chunks(**at);
+        residency_->residents().free_chunks(**at);
         arrays_.erase(at);
     }
     /// All that was handed out has been done.
     void all_done() {
         script_.completed = script_.position;
-        for (std::uint32_t lane = 0; lane < 200; ++lane) residency_->advanced(static_cast<LaneId>(lane));
+        for (std::uint32_t lane = 0; lane < 200; ++lane) residency_->residents().advanced(static_cast<LaneId>(lane));
         script_.copies.clear();
     }
     /// In units from where the device's memory begins.
@@ -75,8 +75,8 @@ TEST_F(Compaction, in_a_device_each_chunk_is_copied_down_behind_the_copy_before_
     drop(a);
     drop(c);
     all_done();
-    EXPECT_EQ(residency_->bounce_bytes_to_compact(gpu), 0u);
-    ASSERT_TRUE(residency_->compact(gpu));
+    EXPECT_EQ(residency_->compaction().bounce_bytes_to_compact(gpu), 0u);
+    ASSERT_TRUE(residency_->compaction().compact(gpu));
     EXPECT_EQ(place_of(b), 0u);
     EXPECT_EQ(place_of(d), 1u);
     EXPECT_EQ(place_of(e), 2u);
@@ -104,7 +104,7 @@ TEST_F(Compaction, who_uses_what_was_moved_or_what_became_free_comes_behind_the_
     drop(a);
     drop(c);
     all_done();
-    ASSERT_TRUE(residency_->compact(gpu));
+    ASSERT_TRUE(residency_->compaction().compact(gpu));
     ASSERT_EQ(script_.copies.size(), 2u);
     const Fence last = script_.copies.back().fence;
     Task& reader = make_task(gpu, {{&b, false, false}});
@@ -127,14 +127,14 @@ TEST_F(Compaction, what_would_overlap_its_old_place_goes_by_way_of_the_bounce_bu
     ASSERT_EQ(place_of(b), 4u);
     drop(a);
     all_done();
-    EXPECT_EQ(residency_->bounce_bytes_to_compact(gpu), 3 * unit);
-    EXPECT_FALSE(residency_->compact(gpu)) << "there is none";
+    EXPECT_EQ(residency_->compaction().bounce_bytes_to_compact(gpu), 3 * unit);
+    EXPECT_FALSE(residency_->compaction().compact(gpu)) << "there is none";
     EXPECT_TRUE(script_.copies.empty());
-    residency_->set_bounce(bounce, 3 * unit - 1);
-    EXPECT_FALSE(residency_->compact(gpu)) << "it is too small";
+    residency_->compaction().set_bounce(bounce, 3 * unit - 1);
+    EXPECT_FALSE(residency_->compaction().compact(gpu)) << "it is too small";
     EXPECT_EQ(place_of(large), 1u);
-    residency_->set_bounce(bounce, 3 * unit);
-    ASSERT_TRUE(residency_->compact(gpu));
+    residency_->compaction().set_bounce(bounce, 3 * unit);
+    ASSERT_TRUE(residency_->compaction().compact(gpu));
     ASSERT_EQ(script_.copies.size(), 3u);
     const auto& [out, in, down] = std::tie(script_.copies[0], script_.copies[1], script_.copies[2]);
     EXPECT_TRUE(out.from == gpu && out.to == host && in.from == host && in.to == gpu);
@@ -165,8 +165,8 @@ TEST_F(Compaction, what_is_too_large_for_the_bounce_buffer_stays_and_the_rest_mo
     drop(b);
     drop(c);
     all_done();
-    residency_->set_bounce(bounce, 2 * unit);
-    ASSERT_TRUE(residency_->compact(gpu));
+    residency_->compaction().set_bounce(bounce, 2 * unit);
+    ASSERT_TRUE(residency_->compaction().compact(gpu));
     EXPECT_EQ(place_of(large), 1u);
     EXPECT_EQ(place_of(small), 4u);
     EXPECT_EQ(place_of(middle), 5u);
@@ -180,8 +180,8 @@ TEST_F(Compaction, the_next_user_of_the_bounce_buffer_waits_until_it_is_empty) {
     make(2);
     drop(a);
     all_done();
-    residency_->set_bounce(bounce, 2 * unit);
-    ASSERT_TRUE(residency_->compact(gpu));
+    residency_->compaction().set_bounce(bounce, 2 * unit);
+    ASSERT_TRUE(residency_->compaction().compact(gpu));
     ASSERT_EQ(script_.copies.size(), 4u);
     for (std::size_t i = 1; i < 4; ++i) EXPECT_TRUE(waits_for(script_.copies[i], script_.copies[i - 1]));
 }
@@ -196,9 +196,9 @@ TEST_F(Compaction, devices_that_are_moved_together_at_the_same_time_take_turns_w
         drop(a);
     }
     all_done();
-    residency_->set_bounce(bounce, 2 * unit);
-    ASSERT_TRUE(residency_->compact(gpu));
-    ASSERT_TRUE(residency_->compact(gpu_1));
+    residency_->compaction().set_bounce(bounce, 2 * unit);
+    ASSERT_TRUE(residency_->compaction().compact(gpu));
+    ASSERT_TRUE(residency_->compaction().compact(gpu_1));
     ASSERT_EQ(script_.copies.size(), 4u);
     EXPECT_EQ(script_.copies[2].destination, bounce);
     EXPECT_TRUE(waits_for(script_.copies[2], script_.copies[1]));
@@ -215,7 +215,7 @@ TEST_F(Compaction, regions_that_are_sealed_are_moved_together_each_for_itself) {
         drop(*chunks[0]);
         drop(*chunks[2]);
         all_done();
-        ASSERT_TRUE(residency_->compact(gpu));
+        ASSERT_TRUE(residency_->compaction().compact(gpu));
         EXPECT_EQ(place_of(*chunks[1]), 0u);
         EXPECT_EQ(place_of(*chunks[3]), sealed ? 2u : 1u);
         EXPECT_EQ(residency_->space(gpu).heap.largest_free_bytes(), sealed ? unit : 2 * unit);
@@ -244,7 +244,7 @@ TEST_F(Compaction, what_is_pinned_or_still_in_use_stays_and_what_is_behind_it_mo
             residency_->pin(user);
         else
             residency_->issued(user, {static_cast<LaneId>(1), ++script_.position});
-        ASSERT_TRUE(residency_->compact(gpu));
+        ASSERT_TRUE(residency_->compaction().compact(gpu));
         EXPECT_EQ(place_of(b), 1u);
         EXPECT_EQ(place_of(d), 2u);
         EXPECT_EQ(place_of(f), 3u);
@@ -258,8 +258,8 @@ TEST_F(Compaction, nothing_is_moved_where_what_is_free_is_one_piece) {
     make(1);
     make(1);
     all_done();
-    EXPECT_FALSE(residency_->compact(gpu));
-    EXPECT_FALSE(residency_->compact(host)) << "it has no memory at all";
+    EXPECT_FALSE(residency_->compaction().compact(gpu));
+    EXPECT_FALSE(residency_->compaction().compact(host)) << "it has no memory at all";
     EXPECT_TRUE(script_.copies.empty());
 }
 
@@ -273,7 +273,7 @@ TEST_F(Compaction, on_the_host_content_is_moved_in_the_order_of_addresses_and_ov
     ASSERT_EQ(b.replicas[host].address, begin + 4 * unit);
     drop(a);
     all_done();
-    ASSERT_TRUE(residency_->compact(host));
+    ASSERT_TRUE(residency_->compaction().compact(host));
     ASSERT_EQ(script_.moves.size(), 2u);
     EXPECT_EQ(script_.moves[0].source, begin + unit);
     EXPECT_EQ(script_.moves[0].destination, begin);
@@ -299,7 +299,7 @@ TEST_F(Compaction, a_block_without_content_changes_its_place_and_nothing_is_copi
     write_on(gpu, stale);
     drop(a);
     all_done();
-    ASSERT_TRUE(residency_->compact(host));
+    ASSERT_TRUE(residency_->compaction().compact(host));
     EXPECT_TRUE(script_.moves.empty());
     EXPECT_EQ(stale.replicas[host].address, begin);
     read_on(host, stale);
@@ -375,10 +375,10 @@ TEST_F(Swap, a_chunk_on_the_host_and_one_of_a_full_device_change_places_by_way_o
     Chunk& beside = *chunks_[gpu][0];
     Task& task = make_task(gpu, {{&beside, false, false}, {&wanted, true, false}});
     ASSERT_EQ(place(task), Placement::full);
-    EXPECT_EQ(residency_->bounce_bytes_to_swap(task), unit);
-    EXPECT_FALSE(residency_->swap_for(task)) << "there is no buffer";
-    residency_->set_bounce(bounce, unit);
-    ASSERT_TRUE(residency_->swap_for(task));
+    EXPECT_EQ(residency_->compaction().bounce_bytes_to_swap(task), unit);
+    EXPECT_FALSE(residency_->compaction().swap_for(task)) << "there is no buffer";
+    residency_->compaction().set_bounce(bounce, unit);
+    ASSERT_TRUE(residency_->compaction().swap_for(task));
     ASSERT_EQ(script_.moves.size(), 1u);
     ASSERT_EQ(script_.copies.size(), 2u);
     EXPECT_TRUE(script_.copies[0].from == gpu && script_.copies[0].to == host);
@@ -401,8 +401,8 @@ TEST_F(Swap, the_one_that_leaves_is_needed_last_and_none_of_the_tasks_own) {
     Task& soon = make_task(gpu, {{chunks_[gpu][1], false, false}});
     Task& task = make_task(gpu, {{chunks_[gpu][0], false, false}, {chunks_[host][0], false, false}});
     ASSERT_EQ(place(task), Placement::full);
-    residency_->set_bounce(bounce, unit);
-    ASSERT_TRUE(residency_->swap_for(task));
+    residency_->compaction().set_bounce(bounce, unit);
+    ASSERT_TRUE(residency_->compaction().swap_for(task));
     run_copies();
     EXPECT_TRUE(is_right(*chunks_[gpu][2], host));
     EXPECT_EQ(place(soon), Placement::granted);
@@ -415,7 +415,7 @@ TEST_F(Swap, for_a_task_on_the_host_and_between_two_devices_all_content_stays_ri
         chunks_ = PerMemory<std::vector<Chunk*>>::of_devices(2);
         values_.clear();
         fill(3);
-        residency_->set_bounce(bounce, unit);
+        residency_->compaction().set_bounce(bounce, unit);
         for (int i = 0; i < 20; ++i) {
             const auto m = std::array{host, gpu, gpu_1}[random() % 3];
             std::vector<Wanted> uses;
@@ -426,7 +426,7 @@ TEST_F(Swap, for_a_task_on_the_host_and_between_two_devices_all_content_stays_ri
             Task& task = make_task(m, uses);
             std::size_t swaps = 0;
             while (place(task) != Placement::granted) {
-                ASSERT_TRUE(residency_->swap_for(task)) << seed;
+                ASSERT_TRUE(residency_->compaction().swap_for(task)) << seed;
                 run_copies();
                 ASSERT_LE(++swaps, 2 * uses.size()) << "each brings a chunk at least as near as the host";
             }
@@ -439,13 +439,13 @@ TEST_F(Swap, for_a_task_on_the_host_and_between_two_devices_all_content_stays_ri
 
 TEST_F(Swap, the_bounce_buffer_is_not_taken_while_it_is_in_use) {
     fill(3);
-    residency_->set_bounce(bounce, unit);
+    residency_->compaction().set_bounce(bounce, unit);
     Task& task = make_task(gpu, {{chunks_[host][0], false, false}, {chunks_[host][1], false, false}});
     ASSERT_EQ(place(task), Placement::full);
-    ASSERT_TRUE(residency_->swap_for(task));
-    EXPECT_FALSE(residency_->swap_for(task)) << "the copy out of the buffer has not ended";
+    ASSERT_TRUE(residency_->compaction().swap_for(task));
+    EXPECT_FALSE(residency_->compaction().swap_for(task)) << "the copy out of the buffer has not ended";
     run_copies();
-    ASSERT_TRUE(residency_->swap_for(task));
+    ASSERT_TRUE(residency_->compaction().swap_for(task));
     run_copies();
     EXPECT_EQ(place(task), Placement::granted);
     EXPECT_TRUE(is_right(*chunks_[host][0], gpu) && is_right(*chunks_[host][1], gpu));
@@ -454,11 +454,11 @@ TEST_F(Swap, the_bounce_buffer_is_not_taken_while_it_is_in_use) {
 
 TEST_F(Swap, a_chunk_that_comes_back_is_counted_as_fetched_again) {
     fill(2);
-    residency_->set_bounce(bounce, unit);
+    residency_->compaction().set_bounce(bounce, unit);
     Chunk& left = *chunks_[gpu][1];
     Task& task = make_task(gpu, {{chunks_[gpu][0], false, false}, {chunks_[host][0], false, false}});
     ASSERT_EQ(place(task), Placement::full);
-    ASSERT_TRUE(residency_->swap_for(task));
+    ASSERT_TRUE(residency_->compaction().swap_for(task));
     run_copies();
     EXPECT_EQ(residency_->space(gpu).counters.refetches, 0u);
     ASSERT_EQ(place(task), Placement::granted);
@@ -466,19 +466,19 @@ TEST_F(Swap, a_chunk_that_comes_back_is_counted_as_fetched_again) {
     all_done();
     Task& again = make_task(gpu, {{&left, false, false}});
     ASSERT_EQ(place(again), Placement::full);
-    ASSERT_TRUE(residency_->swap_for(again));
+    ASSERT_TRUE(residency_->compaction().swap_for(again));
     EXPECT_EQ(residency_->space(gpu).counters.refetches, 1u);
     EXPECT_EQ(residency_->space(gpu).counters.refetched_bytes, unit);
 }
 
 TEST_F(Swap, nothing_is_exchanged_for_a_task_that_also_makes_more_than_is_free) {
     fill(2);
-    residency_->set_bounce(bounce, unit);
+    residency_->compaction().set_bounce(bounce, unit);
     const auto fresh = make_array(1);
     Task& task = make_task(gpu, {{&fresh->chunks[0], true, true}, {chunks_[host][0], false, false}});
     ASSERT_EQ(place(task), Placement::full);
-    EXPECT_EQ(residency_->bounce_bytes_to_swap(task), 0u);
-    EXPECT_FALSE(residency_->swap_for(task));
+    EXPECT_EQ(residency_->compaction().bounce_bytes_to_swap(task), 0u);
+    EXPECT_FALSE(residency_->compaction().swap_for(task));
 }
 
 TEST_F(Swap, a_copy_that_fails_loses_the_content_that_it_was_to_bring_and_no_other) {
@@ -487,12 +487,12 @@ TEST_F(Swap, a_copy_that_fails_loses_the_content_that_it_was_to_bring_and_no_oth
         chunks_ = PerMemory<std::vector<Chunk*>>::of_devices(2);
         values_.clear();
         fill(2);
-        residency_->set_bounce(bounce, unit);
+        residency_->compaction().set_bounce(bounce, unit);
         Chunk& wanted = *chunks_[host][0];
         Chunk& left = *chunks_[gpu][1];
         Task& task = make_task(gpu, {{chunks_[gpu][0], false, false}, {&wanted, false, false}});
         ASSERT_EQ(place(task), Placement::full);
-        ASSERT_TRUE(residency_->swap_for(task));
+        ASSERT_TRUE(residency_->compaction().swap_for(task));
         Chunk& failed = up ? wanted : left;
         Chunk& other = up ? left : wanted;
         residency_->copy_failed(failed, failed.copied_at, std::make_shared<kmm::graph::RootFailure>());
@@ -511,9 +511,9 @@ TEST_F(Swap, chunks_of_other_sizes_do_not_take_part) {
     all_done();
     Task& task = make_task(gpu, {{&large, false, false}});
     ASSERT_EQ(place(task), Placement::full);
-    EXPECT_EQ(residency_->bounce_bytes_to_swap(task), 0u);
-    residency_->set_bounce(bounce, 2 * unit);
-    EXPECT_FALSE(residency_->swap_for(task));
+    EXPECT_EQ(residency_->compaction().bounce_bytes_to_swap(task), 0u);
+    residency_->compaction().set_bounce(bounce, 2 * unit);
+    EXPECT_FALSE(residency_->compaction().swap_for(task));
     EXPECT_TRUE(script_.copies.empty());
 }
 
@@ -552,9 +552,9 @@ TEST_F(Compaction, random_content_arrives_at_its_new_place_and_what_is_free_is_o
             }
             all_done();
             script_.moves.clear();
-            residency_->set_bounce(bounce, most_bytes);
-            EXPECT_LE(residency_->bounce_bytes_to_compact(m), most_bytes);
-            residency_->compact(m);
+            residency_->compaction().set_bounce(bounce, most_bytes);
+            EXPECT_LE(residency_->compaction().bounce_bytes_to_compact(m), most_bytes);
+            residency_->compaction().compact(m);
             for (const Script::Copy& copy : script_.copies) {
                 const std::size_t bytes = copy.chunk->size_bytes;
                 EXPECT_TRUE(copy.source + bytes <= copy.destination || copy.destination + bytes <= copy.source)

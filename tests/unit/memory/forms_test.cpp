@@ -115,7 +115,7 @@ TEST_F(FormsTest, what_another_task_gathered_is_gathered_again_where_placing_the
     Task& second = read_across(gpu, *a, unit - 10, unit + 10, *temporaries_[0]);
     add_overwrite(second, large->chunks[0]);
     run(first);
-    residency_->free_chunks(*small);
+    residency_->residents().free_chunks(*small);
     run(second);
     EXPECT_EQ(second.across()[0].form, Across::Form::gather);
     EXPECT_EQ(script_.gathers.size(), 2u);
@@ -163,7 +163,7 @@ TEST_F(FormsTest, no_chunk_lies_across_two_allocations_of_a_driver_for_the_sake_
     for (Chunk& c : a->chunks) overwrite_on(gpu, c);
     const std::uintptr_t second = a->chunks[1].replicas[gpu].address;
     EXPECT_TRUE(second + 2 * unit <= base_[gpu] + 3 * unit || second >= base_[gpu] + 3 * unit);
-    residency_->free_chunks(*a);  // had thrown: so much was not allocated at one place
+    residency_->residents().free_chunks(*a);  // had thrown: so much was not allocated at one place
 }
 
 TEST_F(FormsTest, room_for_neighbours_is_left_only_where_the_task_itself_has_enough) {
@@ -224,7 +224,7 @@ TEST_F(FormsTest, neighbours_that_nobody_has_used_are_nowhere_and_get_room_all_t
     EXPECT_EQ(place(read_across(gpu, a, 11 * unit - 5, 12 * unit + 5)), Placement::granted);
     EXPECT_TRUE(script_.gathers.empty());
     EXPECT_EQ(std::distance(a.chunks.begin(), a.chunks.end()), 4);
-    residency_->free_chunks(a);
+    residency_->residents().free_chunks(a);
 }
 
 /// Of a chunk of which tasks read no more than its edges before it is replaced.

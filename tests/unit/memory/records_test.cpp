@@ -178,7 +178,7 @@ class Records : public ResidencyTest {
   protected:
     void pass_everything() {
         script_.completed = script_.position;
-        for (std::uint32_t lane = 0; lane < 128; lane++) residency_->advanced(static_cast<LaneId>(lane));
+        for (std::uint32_t lane = 0; lane < 128; lane++) residency_->residents().advanced(static_cast<LaneId>(lane));
     }
     void forget_tasks() {
         decltype(tasks_)().swap(tasks_);
@@ -203,7 +203,7 @@ class Records : public ResidencyTest {
         std::vector<std::size_t> limits(num_devices + 1, 2 * n * unit);
         start(PerMemory<std::size_t>(limits));
         // Memory of the heap comes in one step, so that its own books are the same for any number of chunks.
-        for (const MemoryIndex m : residency_->memories()) {
+        for (const MemoryIndex m : residency_->residents().memories()) {
             residency_->space(m).given_again(base_[m], 2 * n * unit, false);
             base_[m] += 2 * n * unit;
         }
@@ -219,7 +219,7 @@ class Records : public ResidencyTest {
             for (const Replica& r : c.replicas) num_replicas += is_newest(r);
             EXPECT_EQ(num_replicas, num_readers + 1);
         }
-        residency_->free_chunks(*a);
+        residency_->residents().free_chunks(*a);
         *left = allocated() - before;
         return bytes;
     }
@@ -245,13 +245,14 @@ TEST_F(Records, of_a_touched_chunk_at_rest_take_96_bytes_for_each_memory_where_i
 
 TEST_F(Records, that_nobody_uses_are_given_back_when_it_is_asked_for) {
     start({64 * unit, 64 * unit, 64 * unit});
-    for (const MemoryIndex m : residency_->memories()) residency_->space(m).given_again(base_[m], 64 * unit, false);
+    for (const MemoryIndex m : residency_->residents().memories())
+        residency_->space(m).given_again(base_[m], 64 * unit, false);
     auto a = make_array(8);
     for (Chunk& c : a->chunks) touch(c, 2, 2);
     pass_everything();
-    residency_->free_chunks(*a);
+    residency_->residents().free_chunks(*a);
     const std::size_t kept = allocated();
-    residency_->trim_records();
+    residency_->residents().trim_records();
     EXPECT_LE(allocated() + 3 * 16384, kept) << "a slab of replicas for each memory";
 }
 
@@ -259,8 +260,8 @@ TEST_F(Records, of_what_nobody_has_touched_take_nothing) {
     start({8 * unit, 8 * unit});
     auto a = make_array(1000);
     const std::size_t before = allocated();
-    residency_->released(*a);
-    residency_->free_chunks(*a);
+    residency_->residents().released(*a);
+    residency_->residents().free_chunks(*a);
     EXPECT_EQ(allocated(), before);
 }
 
@@ -297,8 +298,8 @@ TEST_F(Records, that_cannot_be_had_lose_nothing) {
             for (const Replica& r : c.replicas) somewhere |= is_newest(r);
             EXPECT_TRUE(somewhere) << "chunk " << c.index << " is nowhere";
         }
-        residency_->free_chunks(*a);
-        residency_->free_chunks(*b);
+        residency_->residents().free_chunks(*a);
+        residency_->residents().free_chunks(*b);
         EXPECT_EQ(residency_->space(gpu).counters.current_bytes, 0u);
         EXPECT_EQ(residency_->space(host).counters.current_bytes, 0u);
     }

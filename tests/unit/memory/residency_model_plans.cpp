@@ -10,11 +10,12 @@ namespace kmm::residency_model {
 void Machine::plan_waiting() {
     std::vector<Task*> tasks;
     for (const Waiting& w : waiting_) {
-        residency_->unplan(*w.task);
+        residency_->residents().unplan(*w.task);
         if (w.task->across().empty() && w.task->memory.is_device() && !dice_.one_in(3)) tasks.push_back(w.task.get());
     }
     std::shuffle(tasks.begin(), tasks.end(), dice_.random);
-    for (std::size_t i = tasks.size(); i > 0; --i) residency_->plan(*tasks[i - 1], static_cast<std::uint16_t>(i));
+    for (std::size_t i = tasks.size(); i > 0; --i)
+        residency_->residents().plan(*tasks[i - 1], static_cast<std::uint16_t>(i));
     counts_.planned += tasks.size();
 }
 

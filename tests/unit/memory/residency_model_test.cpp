@@ -87,7 +87,7 @@ void Machine::free_array() {
                 for (const Fence& f : *fences)
                     if (!lanes_.passed(f)) return;
     }
-    residency_->free_chunks(array);
+    residency_->residents().free_chunks(array);
     for (const Chunk& c : array.chunks) expected_.erase(&c);
     gone_.emplace_back(arrays_[at].release());
     arrays_.erase(arrays_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -99,7 +99,7 @@ void Machine::free_temporaries() {
         if (is_used(*t)) continue;
         EXPECT_EQ(t->uses_to_come, 0u);
         EXPECT_TRUE(t->chunk.next_uses.empty());
-        residency_->free_chunks(*t);
+        residency_->residents().free_chunks(*t);
         expected_.erase(&t->chunk);
         gone_.emplace_back(t.release());
     }
@@ -255,7 +255,7 @@ void Machine::submit(Waiting waiting) {
     const Task& task = *waiting.task;
     for (const Use& u : task.uses) {
         if (u.chunk->owner->is_temporary()) --u.chunk->owner->uses_to_come;
-        residency_->add_next_use(*u.chunk, kmm::memory::next_use_of(task, u));
+        residency_->residents().add_next_use(*u.chunk, kmm::memory::next_use_of(task, u));
         if (u.writes && task.memory.is_device()) u.chunk->array()->written_by[task.memory].add(u.chunk->index);
     }
     for (const Across& across : task.across()) {
@@ -295,9 +295,9 @@ void Machine::give_up(Task& task) {
     while (!told_later_.empty()) tell_one();
     std::set<const Chunk*> poisoned;
     const auto cancel = [&](Task& t) {
-        residency_->unplan(t);
+        residency_->residents().unplan(t);
         for (const Use& u : t.uses) {
-            residency_->remove_next_use(*u.chunk, kmm::memory::next_use_of(t, u));
+            residency_->residents().remove_next_use(*u.chunk, kmm::memory::next_use_of(t, u));
             if (!u.writes) continue;
             poisoned.insert(u.chunk);
             expected_.at(u.chunk).is_poisoned = true;
@@ -502,7 +502,7 @@ void Machine::reclaim() {
     for (const auto& [memory, range] : given_)
         if (memory == m) regions.push_back(range);
     if (regions.empty()) return;
-    const auto reclaimed = residency_->reclaim(m, regions, (1 + dice_.below(16)) * unit, dice_.one_in(2));
+    const auto reclaimed = residency_->blocks().reclaim(m, regions, (1 + dice_.below(16)) * unit, dice_.one_in(2));
     for (const auto& taken : reclaimed.taken) {
         const AddressRange range = regions[taken.region];
         std::erase_if(given_, [&](const auto& g) { return g.first == m && g.second.address == range.address; });
@@ -522,17 +522,17 @@ void Machine::reclaim() {
 /// of it are read before and these are saved; nothing is above its limit, no two blocks overlap, and what may leave is
 /// counted right.
 void Machine::check() const {
-    for (const MemoryIndex m : residency_->memories()) {
+    for (const MemoryIndex m : residency_->residents().memories()) {
         EXPECT_LE(residency_->space(m).counters.capacity_bytes, residency_->space(m).counters.limit_bytes);
         std::map<std::uintptr_t, std::uintptr_t> blocks;
         std::size_t evictable_bytes = 0;
-        residency_->for_each_resident(m, [&](const Chunk& c) {
+        residency_->residents().for_each_resident(m, [&](const Chunk& c) {
             const auto begin = c.replicas[m].block();
-            EXPECT_TRUE(blocks.emplace(begin, begin + residency_->rounded(c.block_bytes())).second);
-            EXPECT_TRUE(residency_->is_victim_in_order(c, m));
-            if (!c.replicas[m].pinned()) evictable_bytes += residency_->rounded(c.block_bytes());
+            EXPECT_TRUE(blocks.emplace(begin, begin + residency_->residents().rounded(c.block_bytes())).second);
+            EXPECT_TRUE(residency_->residents().is_victim_in_order(c, m));
+            if (!c.replicas[m].pinned()) evictable_bytes += residency_->residents().rounded(c.block_bytes());
         });
-        EXPECT_EQ(residency_->evictable_bytes(m), evictable_bytes);
+        EXPECT_EQ(residency_->residents().evictable_bytes(m), evictable_bytes);
         std::uintptr_t end = 0;
         for (const auto& [begin, block_end] : blocks) {
             EXPECT_GE(begin, end) << "two blocks of memory " << m.index() << " overlap";
@@ -543,7 +543,7 @@ void Machine::check() const {
         for (const Chunk& c : array->chunks) {
             if (c.version == 0 || c.lost != nullptr || expected_.at(&c).is_poisoned) continue;
             bool somewhere = false;
-            for (const MemoryIndex m : residency_->memories())
+            for (const MemoryIndex m : residency_->residents().memories())
                 somewhere |= c.replicas[m].address != 0 && c.replicas[m].holds_all_of(c.version);
             const bool is_replaced = !c.next_uses.empty() && c.next_uses.first().replaces();
             EXPECT_TRUE(somewhere || is_replaced || has_parts_that_are_read(c))
@@ -567,7 +567,7 @@ void Machine::place_one() {
 
 void Machine::execute_one() {
     const LaneId lane = lanes_.execute_one(dice_);
-    if (lane != LaneId::none) residency_->advanced(lane);
+    if (lane != LaneId::none) residency_->residents().advanced(lane);
 }
 
 void Machine::step() {
@@ -614,7 +614,7 @@ void Machine::read_all() {
                                                [&](const Expected::Unit& u) { return has_failed(u.writer); });
             if (!expected_[&c].was_written() || is_failed || c.lost != nullptr) continue;
             Waiting waiting = make_task(host);
-            for (const MemoryIndex m : residency_->memories())
+            for (const MemoryIndex m : residency_->residents().memories())
                 if (c.replicas[m].address != 0 && c.replicas[m].holds_all_of(c.version)) waiting.task->memory = m;
             add_view(*waiting.task, waiting.accesses, c, {0, num_units(c)}, AccessKind::read).needs_content = true;
             submit(std::move(waiting));
@@ -636,7 +636,8 @@ void Machine::run(std::size_t steps) {
     read_all();
     drain();
     EXPECT_EQ(counts_.gave_up, gave_up) << "a chunk cannot be read although nothing else runs";
-    for (const MemoryIndex m : residency_->memories()) counts_.evictions += residency_->space(m).counters.evictions;
+    for (const MemoryIndex m : residency_->residents().memories())
+        counts_.evictions += residency_->space(m).counters.evictions;
 }
 
 TEST(ResidencyModel, every_task_and_copy_finds_what_the_programs_order_says) {

@@ -164,7 +164,7 @@ class ResidencyTest : public ::testing::Test {
             use.writes = w.writes;
             use.replaces = w.replaces;
             use.needs_content = !w.replaces;
-            residency_->add_next_use(*w.chunk, kmm::memory::next_use_of(t, use));
+            residency_->residents().add_next_use(*w.chunk, kmm::memory::next_use_of(t, use));
         }
         return t;
     }

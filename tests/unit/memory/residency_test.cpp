@@ -16,7 +16,7 @@ TEST_F(ResidencyTest, memory_whose_users_have_passed_is_taken_before_memory_that
     // Each device has room for what comes beside what goes; which of both lies lower changes with every exchange.
     for (int exchange = 0; exchange < 6; exchange++) {
         script_.completed = script_.position;
-        for (std::uint32_t lane = 0; lane < 128; lane++) residency_->advanced(static_cast<LaneId>(lane));
+        for (std::uint32_t lane = 0; lane < 128; lane++) residency_->residents().advanced(static_cast<LaneId>(lane));
         script_.copies.clear();
         for (std::size_t i = 0; i < 4; i++) write_on((i < 2) == (exchange % 2 == 0) ? gpu_1 : gpu, a->chunks[i]);
         ASSERT_EQ(script_.copies.size(), 4u);
@@ -47,7 +47,7 @@ TEST_F(ResidencyTest, pieces_that_another_device_has_read_are_joined_while_fresh
         write_on(gpu_1, a->chunks[i]);  // what the first device has leaves behind the copy
         EXPECT_EQ(a->chunks[i].replicas[gpu].address, 0u);
         script_.completed = script_.position - std::min<std::uint64_t>(script_.position, 3 * under_way);
-        for (std::uint32_t lane = 0; lane < 128; lane++) residency_->advanced(static_cast<LaneId>(lane));
+        for (std::uint32_t lane = 0; lane < 128; lane++) residency_->residents().advanced(static_cast<LaneId>(lane));
         most = std::max(most, residency_->space(gpu).heap.num_free_pieces());
     }
     EXPECT_GT(most, under_way) << "those that are still read are apart";
@@ -79,7 +79,7 @@ TEST_F(ResidencyTest, a_write_makes_every_other_replica_stale_in_the_same_step) 
     read_on(gpu_1, c);
     read_on(host, c);
     ASSERT_EQ(script_.copies.size(), 2u);
-    for (const MemoryIndex m : residency_->memories()) EXPECT_TRUE(c.replicas[m].holds_all_of(c.version));
+    for (const MemoryIndex m : residency_->residents().memories()) EXPECT_TRUE(c.replicas[m].holds_all_of(c.version));
     write_on(gpu, c);
     EXPECT_TRUE(c.replicas[gpu].holds_all_of(c.version));
     EXPECT_FALSE(c.replicas[host].holds_all_of(c.version));
@@ -114,19 +114,19 @@ TEST_F(ResidencyTest, what_a_plan_uses_leaves_behind_all_that_it_does_not_and_th
     std::vector<Task*> readers;
     for (std::size_t i = 0; i < 8; i++) readers.push_back(&make_task(gpu, {{&a->chunks[i], false, false}}));
     // In the order of submission chunk 3 would leave first.
-    residency_->plan(*readers[0], 9);
-    residency_->plan(*readers[3], 8);
+    residency_->residents().plan(*readers[0], 9);
+    residency_->residents().plan(*readers[3], 8);
     std::vector<std::size_t> left;
     for (std::size_t i = 4; i < 8; i++) {
-        residency_->plan(*readers[i], static_cast<std::uint16_t>(i));
+        residency_->residents().plan(*readers[i], static_cast<std::uint16_t>(i));
         overwrite_on(gpu, a->chunks[i]);
         for (std::size_t k = 0; k < 4; k++)
             if (a->chunks[k].replicas[gpu].address == 0 && std::count(left.begin(), left.end(), k) == 0)
                 left.push_back(k);
     }
     EXPECT_EQ(left, (std::vector<std::size_t>{2, 1, 0, 3}));
-    for (Task* t : readers) residency_->unplan(*t);
-    for (const Chunk& c : a->chunks) EXPECT_TRUE(residency_->is_victim_in_order(c, gpu));
+    for (Task* t : readers) residency_->residents().unplan(*t);
+    for (const Chunk& c : a->chunks) EXPECT_TRUE(residency_->residents().is_victim_in_order(c, gpu));
 }
 
 TEST_F(ResidencyTest, the_place_of_an_evicted_chunk_goes_to_the_next_behind_the_fence_of_the_copy) {
@@ -185,7 +185,7 @@ TEST_F(ResidencyTest, what_a_large_chunk_leaves_behind_goes_to_a_large_one_which
     make_task(gpu, {{&a->chunks[0], false, false}});
     make_task(gpu, {{&a->chunks[1], false, false}});
     before->released = true;
-    residency_->free_chunks(*before);
+    residency_->residents().free_chunks(*before);
     run(make_task(gpu, {{&a->chunks[2], true, true}, {&behind->chunks[0], true, true}}));
     EXPECT_EQ(behind->chunks[0].replicas[gpu].address, std::uintptr_t{2} << 32);
     EXPECT_EQ(a->chunks[1].replicas[gpu].address, 0u) << "for the small one";
@@ -265,7 +265,7 @@ TEST_F(ResidencyTest, when_nothing_can_leave_any_tier_the_answer_is_full_and_not
     EXPECT_EQ(place(t), Placement::full);
     EXPECT_TRUE(a->chunks[0].replicas[host].holds_all_of(a->chunks[0].version));
     EXPECT_TRUE(a->chunks[1].replicas[gpu].holds_all_of(a->chunks[1].version));
-    residency_->free_chunks(*a);
+    residency_->residents().free_chunks(*a);
     auto b = make_array(1);
     overwrite_on(gpu, b->chunks[0]);
 }
@@ -314,7 +314,7 @@ TEST_F(FullTiers, what_becomes_free_on_the_host_is_found_by_the_next_task) {
     write_on(host, saved);
     EXPECT_EQ(place(t), Placement::full);
     EXPECT_EQ(place(make_task(gpu, {{&b->chunks[0], true, true}})), Placement::full);
-    residency_->free_chunks(*a);
+    residency_->residents().free_chunks(*a);
     EXPECT_EQ(place(t), Placement::granted);
 }
 
@@ -430,7 +430,7 @@ TEST_F(ResidencyTest, what_the_driver_gives_at_most_is_known_until_it_gives_more
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     residency_->space(gpu).grown(0, 0);
     EXPECT_EQ(residency_->space(gpu).usable_bytes(), given);
-    residency_->free_chunks(*b);  // the driver may be asked again, and has said nothing new
+    residency_->residents().free_chunks(*b);  // the driver may be asked again, and has said nothing new
     EXPECT_EQ(residency_->space(gpu).usable_bytes(), given);
     residency_->space(gpu).grown(base_[gpu], 8 * unit);
     EXPECT_EQ(residency_->space(gpu).usable_bytes(), 64 * unit);
@@ -572,7 +572,7 @@ TEST_F(ResidencyTest, an_exchange_that_was_refused_is_not_asked_for_again_until_
     EXPECT_EQ(residency_->place(t), Placement::full);
     EXPECT_EQ(script_.exchanges.size(), 1u);
     auto other = make_array(1);
-    residency_->free_chunks(*other);
+    residency_->residents().free_chunks(*other);
     EXPECT_EQ(residency_->place(t), Placement::wait_growth);
     EXPECT_EQ(script_.exchanges.size(), 2u);
 }
@@ -643,7 +643,7 @@ TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
     auto a = make_array(3);
     for (Chunk& c : a->chunks) overwrite_on(gpu, c);  // the fourth region is free
     make_task(gpu, {{&a->chunks[0], false, false}});  // will be used again
-    const Reclaimed first = residency_->reclaim(gpu, regions, unit, false);
+    const Reclaimed first = residency_->blocks().reclaim(gpu, regions, unit, false);
     ASSERT_EQ(first.taken.size(), 1u);
     const std::size_t free_one = first.taken[0].region;
     for (const Chunk& c : a->chunks)
@@ -652,7 +652,7 @@ TEST_F(ResidencyTest, what_others_need_is_taken_where_it_costs_least) {
     regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(free_one));
 
     script_.completed = script_.position;
-    const Reclaimed second = residency_->reclaim(gpu, regions, 2 * unit, false);
+    const Reclaimed second = residency_->blocks().reclaim(gpu, regions, 2 * unit, false);
     ASSERT_EQ(second.taken.size(), 2u);
     for (const Reclaimed::Taken& t : second.taken)
         EXPECT_NE(t.users.begin(), t.users.end()) << "the copies down are still on their way";
@@ -679,7 +679,7 @@ TEST_F(ResidencyTest, what_others_took_counts_as_lost_although_the_driver_is_bei
         if (a == large.get()) residency_->space(gpu).grown(0, 0);
     }
     EXPECT_EQ(residency_->space(gpu).usable_bytes(), 4 * unit);
-    EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
+    EXPECT_EQ(residency_->blocks().reclaim(gpu, regions, unit, false).taken.size(), 1u);
     EXPECT_EQ(residency_->space(gpu).usable_bytes(), 0u);
 }
 
@@ -697,11 +697,11 @@ TEST_F(ResidencyTest, what_a_device_is_at_work_on_is_taken_last_and_never_at_onc
     script_.completed = script_.position;
     overwrite_on(gpu, a->chunks[2]);
     read_on(gpu, a->chunks[0]);  // the least recently used one is busy too
-    const Reclaimed r = residency_->reclaim(gpu, regions, 3 * unit, true);
+    const Reclaimed r = residency_->blocks().reclaim(gpu, regions, 3 * unit, true);
     ASSERT_EQ(r.taken.size(), 1u);
     EXPECT_EQ(a->chunks[1].replicas[gpu].address, 0u);
     regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(r.taken[0].region));
-    EXPECT_EQ(residency_->reclaim(gpu, regions, 3 * unit, false).taken.size(), 2u);
+    EXPECT_EQ(residency_->blocks().reclaim(gpu, regions, 3 * unit, false).taken.size(), 2u);
 }
 
 TEST_F(ResidencyTest, a_region_with_a_pinned_chunk_stays_whoever_asks) {
@@ -714,10 +714,10 @@ TEST_F(ResidencyTest, a_region_with_a_pinned_chunk_stays_whoever_asks) {
     Task& running = make_task(gpu, {{&a->chunks[1], true, true}});
     ASSERT_EQ(place(running), Placement::granted);
     residency_->pin(running);
-    EXPECT_TRUE(residency_->reclaim(gpu, regions, unit, false).taken.empty());
+    EXPECT_TRUE(residency_->blocks().reclaim(gpu, regions, unit, false).taken.empty());
     EXPECT_NE(a->chunks[0].replicas[gpu].address, 0u) << "and nothing leaves in vain";
     residency_->unpin(running, nullptr);
-    EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
+    EXPECT_EQ(residency_->blocks().reclaim(gpu, regions, unit, false).taken.size(), 1u);
 }
 
 TEST_F(ResidencyTest, a_chunk_across_two_regions_leaves_with_either) {
@@ -727,7 +727,7 @@ TEST_F(ResidencyTest, a_chunk_across_two_regions_leaves_with_either) {
     for (const AddressRange& r : regions) residency_->space(gpu).grown(r.address, r.bytes);
     auto a = make_array(1, 3 * unit);
     overwrite_on(gpu, a->chunks[0]);
-    EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
+    EXPECT_EQ(residency_->blocks().reclaim(gpu, regions, unit, false).taken.size(), 1u);
     EXPECT_EQ(a->chunks[0].replicas[gpu].address, 0u);
     EXPECT_EQ(script_.copies.size(), 1u);
 }
@@ -738,11 +738,11 @@ TEST_F(ResidencyTest, what_cannot_be_saved_yet_says_that_the_host_grows) {
     auto a = make_array(1);
     overwrite_on(gpu, a->chunks[0]);
     const std::vector<AddressRange> regions{{base_[gpu], unit}};
-    const Reclaimed r = residency_->reclaim(gpu, regions, unit, false);
+    const Reclaimed r = residency_->blocks().reclaim(gpu, regions, unit, false);
     EXPECT_TRUE(r.taken.empty());
     EXPECT_TRUE(r.host_growing);
     residency_->space(host).grown(base_[host], 10 * unit);
-    EXPECT_EQ(residency_->reclaim(gpu, regions, unit, false).taken.size(), 1u);
+    EXPECT_EQ(residency_->blocks().reclaim(gpu, regions, unit, false).taken.size(), 1u);
 }
 
 TEST_F(ResidencyTest, a_task_that_needs_more_than_the_driver_gives_says_how_much_it_lacks_and_drives_nobody_out) {

@@ -18,9 +18,9 @@ constexpr std::size_t most_shown = 5;
 
 Holders holders_of(const memory::Residency& residency, memory::MemoryIndex m) {
     std::unordered_map<const memory::Array*, Holder> by_array;  // null: temporaries
-    residency.for_each_resident(m, [&](const memory::Chunk& c) {
+    residency.residents().for_each_resident(m, [&](const memory::Chunk& c) {
         Holder& h = by_array[c.array()];
-        h.size_bytes += residency.rounded(c.block_bytes());
+        h.size_bytes += residency.residents().rounded(c.block_bytes());
         ++h.chunks;
         if (!c.replicas[m].holds_all_of(c.version)) ++h.stale_chunks;
     });

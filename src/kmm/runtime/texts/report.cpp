@@ -104,7 +104,7 @@ RuntimeStats Reports::read_stats(const schedule::Scheduler& scheduler) const {
     const UserCopies::Count on_host = user_copies_.of(UserCopies::Kind::host_to_host);
     s.host_to_host = {on_host.bytes, on_host.copies};
     s.threads_started = 1 + engine_.threads_started();  // 1: the scheduler's
-    for (const memory::MemoryIndex m : scheduler.residency().memories()) {
+    for (const memory::MemoryIndex m : scheduler.residency().residents().memories()) {
         const memory::MemoryCounters& k = scheduler.residency().space(m).counters;
         s.evictions += k.evictions;
         s.evicted_bytes += k.evicted_bytes;
@@ -230,7 +230,7 @@ std::string Reports::Figures::text() const {
 void Reports::read_figures(Figures& f, const schedule::Scheduler& scheduler, const Outgoing::MemoryWaits& waits) const {
     f.stats = read_stats(scheduler);
     const memory::Residency& r = scheduler.residency();
-    for (const memory::MemoryIndex m : r.memories()) {
+    for (const memory::MemoryIndex m : r.residents().memories()) {
         f.memories.push_back({r.space(m).counters, r.space(m).heap.largest_free_bytes(), holders_of(r, m)});
         f.refetches += r.space(m).counters.refetches;
         f.refetched_bytes += r.space(m).counters.refetched_bytes;

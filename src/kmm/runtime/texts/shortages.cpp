@@ -32,12 +32,12 @@ void add_running(Shortage& s, graph::TaskTable& table) {
 // each one scans all of them. Counters are cached too: a report's bytes are of one moment.
 void Shortages::look_at_holders(const memory::Residency& r, memory::MemoryIndex m) {
     Known& known = known_[m];
-    const std::uint64_t changes = r.ticks() - known.ticks;
-    if (known.holders != nullptr && (changes == 0 || changes < r.num_resident(m) / 16)) return;
+    const std::uint64_t changes = r.residents().ticks() - known.ticks;
+    if (known.holders != nullptr && (changes == 0 || changes < r.residents().num_resident(m) / 16)) return;
     known.holders = std::make_shared<const Holders>(holders_of(r, m));
     known.counters = r.space(m).counters;
     known.largest_free_bytes = r.space(m).heap.largest_free_bytes();
-    known.ticks = r.ticks();
+    known.ticks = r.residents().ticks();
 }
 
 // What a memory lacks may be what the one below has no room to save.
