@@ -11,6 +11,9 @@
 
 namespace kmm::memory {
 
+/// Addresses of blocks are multiples of this, and sizes are rounded up to it.
+inline constexpr std::size_t heap_alignment = 256;
+
 struct MemoryCounters {
     std::size_t limit_bytes = 0;
     std::size_t current_bytes = 0;

@@ -13,14 +13,12 @@
 #include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task.hpp"
+#include "kmm/memory/placement.hpp"
 
 namespace kmm::memory {
 
 using graph::Fence;
 using graph::FenceSet;
-
-/// Addresses of blocks are multiples of this, and sizes are rounded up to it.
-inline constexpr std::size_t heap_alignment = 256;
 
 struct Chunk;
 struct Ghosts;
