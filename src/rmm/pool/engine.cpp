@@ -238,7 +238,7 @@ void* pool_engine::allocate_in_turn(lock& held, std::size_t size, arena& a, cuda
 
 /// Makes the stream wait for the piece's last users, and hands it out; else puts it back. Null for an empty piece, for
 /// one that cannot be waited for now (`*unreachable`: the timeline of a stream that is captured, or is farther away
-/// than allowed), and (with the cause in `*why`) where the driver refuses.
+/// than allowed), and where the driver refuses. `*why`: the refusal of the driver; a capture, if nothing else is known.
 void* pool_engine::try_piece(lock& held, piece taken, const arena& a, cuda_stream_view stream, reach how_far,
                              refusal* why, std::uint64_t* unreachable) {
     if (!taken) return nullptr;
@@ -248,7 +248,12 @@ void* pool_engine::try_piece(lock& held, piece taken, const arena& a, cuda_strea
                                           ? driver::Status{}
                                           : parts_.fences.wait_for(held, taken.fences, stream, a.own_number(), how_far,
                                                                    &out_of_reach, unreachable);
-        if (!status.ok() && status.code != driver::Code::capture_error) {
+        if (status.code == driver::Code::capture_error) {
+            if (why->why == refusal::cause::none) {
+                why->why = refusal::cause::exhausted;
+                why->reason = "what is free cannot be waited for while a stream is captured";
+            }
+        } else if (!status.ok()) {
             why->why = refusal::cause::driver;
             why->status = status;
         }

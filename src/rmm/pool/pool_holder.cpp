@@ -197,7 +197,7 @@ std::size_t pool_holder::in_use_bytes(const char* tag) {
 pool_account pool_holder::account(const refusal& why) {
     pool_account all;
     all.self = this;
-    if (why.why == refusal::cause::exhausted) {
+    if (why.why != refusal::cause::driver && why.why != refusal::cause::too_large) {
         all.now = statistics();
         if (shortage::names_holders()) {
             std::unordered_map<cudaStream_t, std::size_t> by_stream;

@@ -24,7 +24,7 @@ namespace detail {
 struct pool_account {
     std::string name;
     const rmm::detail::memory_holder* self = nullptr;  // the pool in the ledger
-    pool_statistics now;                               // only where the refusal is `exhausted`
+    pool_statistics now;                               // not where the refusal is `driver` or `too_large`
     // Only where `shortage::names_holders`.
     rmm::detail::tag_sums by_tag;
     std::vector<std::pair<cudaStream_t, std::size_t>> by_stream;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -475,6 +476,31 @@ TEST_F(PoolCapture, what_lies_free_in_arenas_of_virtual_memory_serves_captures) 
         });
     }
     vmm.deallocate(blocks[0], MiB, s.view());
+}
+
+TEST_F(PoolCapture, the_error_of_virtual_memory_has_figures_where_all_that_is_free_is_of_a_captured_stream) {
+    mr::vmm_memory_resource vmm{28 * MiB};
+    cuda_stream captured = non_blocking();
+    // Until no more of the stream's first frees have an event each; too little for an event at the end.
+    for (int i = 0; i < 65; ++i) vmm.deallocate(vmm.allocate(20 * MiB, captured), 20 * MiB, captured);
+    const captured_graph graph(
+        captured,
+        [&] {
+            std::thread([&] {
+                cuda_stream other = non_blocking();
+                void* const kept = vmm.allocate(8 * MiB, other);
+                try {
+                    (void)vmm.allocate(2 * MiB, other);
+                    ADD_FAILURE() << "what the captured stream freed cannot be had now";
+                } catch (const rmm::out_of_memory& e) {
+                    EXPECT_EQ(e.shortage().pool_bytes, 28 * MiB) << e.what();
+                    EXPECT_EQ(e.shortage().pool_free_bytes, 20 * MiB) << e.what();
+                    EXPECT_NE(std::string(e.what()).find("while a stream is captured"), std::string::npos) << e.what();
+                }
+                vmm.deallocate(kept, 8 * MiB, other);
+            }).join();
+        },
+        CaptureMode::thread_local_);
 }
 
 // An event of the device, or a wait for it, would spoil a capture that goes on elsewhere.
