@@ -47,7 +47,10 @@ pool_engine::~pool_engine() {
         bool out_of_reach = false;
         const driver::Status status = parts_.fences.wait_for(held, parts_.streams.outstanding(), cuda_stream_view{},
                                                              heap::heap::no_timeline, reach::device, &out_of_reach);
-        if (!status.ok() || out_of_reach) parts_.fences.wait_for_device();
+        if (!status.ok() || out_of_reach) {
+            const unlocked without(held);
+            parts_.fences.wait_for_device();
+        }
         // Virtual memory is unmapped at once, not in stream order.
         if (parts_.facts.traits.is_virtual) {
             const unlocked without(held);
