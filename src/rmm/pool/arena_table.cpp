@@ -112,14 +112,7 @@ std::uint64_t next_uid() noexcept {
 
 arena_table::arena_table(pool_facts& facts, engine_mutex& mutex, timelines& streams, pool_heap& heap,
                          pool_fences& fences, stock_signs& signs)
-    : facts_(facts),
-      driver_(facts.driver),
-      mutex_(mutex),
-      timelines_(streams),
-      heap_(heap),
-      fences_(fences),
-      signs_(signs),
-      uid_(next_uid()) {
+    : facts_(facts), mutex_(mutex), timelines_(streams), heap_(heap), fences_(fences), signs_(signs), uid_(next_uid()) {
     lock held(mutex_);
     common_ = &add();
     common_->kind = stream_kind::unknown;
@@ -149,12 +142,12 @@ arena* arena_table::at_hand(cudaStream_t handle, bool* same_stream) noexcept {
     }
     *same_stream = false;
     driver::CaptureStatus captured = driver::CaptureStatus::none;
-    if (!driver_.capture_status(driver::StreamHandle{handle}, &captured, nullptr).ok() ||
+    if (!facts_.driver.capture_status(driver::StreamHandle{handle}, &captured, nullptr).ok() ||
         captured != driver::CaptureStatus::none)
         return a;
     if (kind == stream_kind::foreign) {
         std::uint64_t id = 0;
-        *same_stream = driver_.stream_id(driver::StreamHandle{handle}, &id).ok() &&
+        *same_stream = facts_.driver.stream_id(driver::StreamHandle{handle}, &id).ok() &&
                        rmm::detail::foreign_number(id) == a->number.load(std::memory_order_relaxed);
     } else if (kind == stream_kind::per_thread) {
         *same_stream = true;
@@ -162,7 +155,8 @@ arena* arena_table::at_hand(cudaStream_t handle, bool* same_stream) noexcept {
         *same_stream = true;
     } else {
         // Some stream of ours was made or destroyed since.
-        *same_stream = identify(driver_, cuda_stream_view{handle}).number == a->number.load(std::memory_order_relaxed);
+        *same_stream =
+            identify(facts_.driver, cuda_stream_view{handle}).number == a->number.load(std::memory_order_relaxed);
         if (*same_stream) known->generation = now;
     }
     return a;
@@ -190,11 +184,12 @@ arena_call arena_table::of(cuda_stream_view stream) {
     const std::uint64_t generation = rmm::detail::owned_streams_generation();
     stream_identity who;
     if (handle != rmm::detail::legacy_stream_handle())
-        who = is_captured(driver_, stream) ? stream_identity{stream_kind::unknown, rmm::detail::unknown_number, nullptr}
-                                           : identify(driver_, stream);
+        who = is_captured(facts_.driver, stream)
+                  ? stream_identity{stream_kind::unknown, rmm::detail::unknown_number, nullptr}
+                  : identify(facts_.driver, stream);
     // The pool's events are those of its device; a stream of another one is waited for where it frees.
     if ((who.kind == stream_kind::foreign || who.kind == stream_kind::owned) &&
-        is_of_other_device(driver_, facts_.device, stream))
+        is_of_other_device(facts_.driver, facts_.device, stream))
         who = {stream_kind::unknown, rmm::detail::unknown_number, nullptr};
     lock held(mutex_);
     arena* const* const known = by_number_.find(who.number + 1);
@@ -214,8 +209,8 @@ arena& arena_table::of_free(cuda_stream_view stream) {
 
 /// No event of the pool's device would cover what is freed on it.
 void arena_table::wait_if_of_other_device(cuda_stream_view stream) noexcept {
-    if (!is_of_other_device(driver_, facts_.device, stream)) return;
-    rmm::detail::report_failure(driver_.synchronize_stream(rmm::detail::handle_of(stream)),
+    if (!is_of_other_device(facts_.driver, facts_.device, stream)) return;
+    rmm::detail::report_failure(facts_.driver.synchronize_stream(rmm::detail::handle_of(stream)),
                                 "wait for a stream of another device");
 }
 
@@ -229,7 +224,7 @@ heap::fence arena_table::fence_now(cuda_stream_view stream, std::size_t bytes, a
     return now;
 }
 
-/// Unless the handle is another stream's by now.
+/// Skipped if the handle names another stream now.
 void arena_table::record(arena& a, cuda_stream_view stream) {
     bool same_stream = false;
     if (at_hand(normalized(stream), &same_stream) == &a && same_stream) fences_.record(a, stream);

@@ -63,7 +63,7 @@ class arena_table {
     }
     /// Where the stream is now, in the words of its timeline; counts a free of `bytes`. `*recorder`: its arena.
     heap::fence fence_now(cuda_stream_view stream, std::size_t bytes, arena** recorder);
-    /// Behind a free that brought the stream, of the arena: its event, if one is due.
+    /// After a free on the arena's stream: records an event if one is due.
     void record_if_due(arena& a, cuda_stream_view stream) {
         if (fences_.should_record(a)) record(a, stream);
     }
@@ -74,14 +74,14 @@ class arena_table {
 
     /// For a call that relies on its being its stream's, of an arena that was so just now.
     std::optional<arena_call> call_on(const lock& held, arena& a, cudaStream_t handle) noexcept KMM_REQUIRES(in_engine);
-    /// Lets the lock go for the driver. O(1): looks at a few arenas whose streams may be gone.
-    arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle) KMM_REQUIRES(in_engine);
     std::uint64_t num_steps() const noexcept KMM_REQUIRES(in_engine) { return num_steps_; }
     auto begin() const noexcept KMM_REQUIRES(in_engine) { return arenas_.begin(); }
     auto end() const noexcept KMM_REQUIRES(in_engine) { return arenas_.end(); }
 
   private:
     arena& add() KMM_REQUIRES(in_engine);
+    /// Lets the lock go for the driver. O(1): looks at a few arenas whose streams may be gone.
+    arena& bind(lock& held, const rmm::detail::stream_identity& who, cudaStream_t handle) KMM_REQUIRES(in_engine);
     arena& of_free(cuda_stream_view stream);
     void record(arena& a, cuda_stream_view stream);
     void wait_if_of_other_device(cuda_stream_view stream) noexcept;
@@ -93,7 +93,6 @@ class arena_table {
     void forget_what_left(lock& held) KMM_REQUIRES(in_engine);
 
     pool_facts& facts_;
-    driver::Driver& driver_;
     engine_mutex& mutex_;
     timelines& timelines_;
     pool_heap& heap_;

@@ -52,7 +52,7 @@ class pool_fences {
         KMM_REQUIRES(in_engine);
     /// Without the lock.
     void wait_for_device() noexcept;
-    /// A request, or a free of a large block, of which a poll may be worth its calls of the driver.
+    /// Counts towards the next poll (`poll_after`).
     void count_towards_poll() noexcept KMM_REQUIRES(in_engine) { ++num_since_poll_; }
 
     // ---- what has passed
@@ -70,17 +70,16 @@ class pool_fences {
     /// Without the lock, which is held for the events alone: what has passed is cleared by a later request. False if
     /// nothing has, or the host has no memory to ask with.
     bool ask_about(std::span<const heap::fence> uses) noexcept;
-    /// Records an event for each of the latest frees: of each stream of ours that can be named, and one of the device
-    /// for all other streams, if it may be.
-    void cover(lock& held, uncovered_frees& uncovered) KMM_REQUIRES(in_engine);
-    /// An event of the device, which covers all frees so far, from here to `record_device`. False: there is none.
+    /// Begins an event of the device that covers all frees up to now; `record_device` must follow. False: there is no
+    /// event.
     bool begin_device_recording(lock& held, recording* now) KMM_REQUIRES(in_engine);
     void record_device(lock& held, const recording& now) KMM_REQUIRES(in_engine);
 
     // ---- events of one stream
 
-    /// Whether a free on the arena's stream is to record an event, or to what spacing events have come. Any thread.
+    /// An event is due on the arena's stream. Any thread.
     bool should_record(const arena& a) const noexcept;
+    /// Factor on the base interval between events of the arena's stream. Any thread.
     std::uint32_t event_spacing(const arena& a) const noexcept;
     /// Without the lock, in a call that has brought the arena's stream: records an event that covers all frees on it so
     /// far. If that is impossible now, it is left to the next call.
@@ -104,6 +103,9 @@ class pool_fences {
     driver::Status prepare_waits(lock& held, const heap::fence_set& fences, std::uint64_t own, reach how_far,
                                  std::vector<pending_wait>* waits, bool* out_of_reach) KMM_REQUIRES(in_engine);
     driver::Status make_events(lock& held, std::size_t count) KMM_REQUIRES(in_engine);
+    /// Records an event for each of the latest frees: of each stream of ours that can be named, and one of the device
+    /// for all other streams, if it may be.
+    void cover(lock& held, uncovered_frees& uncovered) KMM_REQUIRES(in_engine);
     void poll_in_turn(lock& held) KMM_REQUIRES(in_engine);
     bool ask_behind(lock& held, std::span<const heap::fence> uses) KMM_REQUIRES(in_engine);
     bool is_enough_for_event(std::size_t bytes, std::uint32_t spacing) const noexcept;

@@ -83,7 +83,6 @@ class stock_pool {
     }
     /// The records, which any thread may look up.
     stocked_blocks& blocks() noexcept { return blocks_; }
-    const stocked_blocks& blocks() const noexcept { return blocks_; }
 
     // ---- under it
 
