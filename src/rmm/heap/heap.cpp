@@ -29,7 +29,7 @@ std::string describe(std::uintptr_t address, std::size_t size_bytes) {
     return kmm::driver::format("{} bytes at address {}", size_bytes, address);
 }
 
-/// With a part of the piece before the range, and one behind it.
+/// The range lies strictly inside the piece.
 template<typename Piece>
 bool is_inside(const Piece& p, std::uintptr_t begin, std::uintptr_t end) noexcept {
     return p.address < begin && end < p.end();

@@ -1,8 +1,7 @@
 // The memory that a pool gives to stream captures, and takes back when their graphs are destroyed.
 //
 // It is handed the engine's lock or takes it, releases it for calls of the driver, and works on the parts of the pool.
-// Owns: the memory of each capture (capture.hpp). Must not know: how
-// memory is searched.
+// Owns: the memory of each capture (capture.hpp). Must not know: how memory is searched.
 #pragma once
 
 #include <atomic>

@@ -68,6 +68,7 @@ class pool_engine final : public pool_holder {
     using reach = timelines::reach;
     static constexpr std::size_t no_threshold = ~std::size_t{0};
 
+    /// The public constructors delegate to this one, so that ~pool_engine runs if taking the initial block throws.
     template<typename Make>
     pool_engine(const growth_traits& traits, const pool_options& options, Make&& make_growth)
         : pool_holder(traits, options, std::forward<Make>(make_growth)) {}

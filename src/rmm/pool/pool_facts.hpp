@@ -1,4 +1,4 @@
-// What all parts of a pool know of it: what it was made of, how much it holds, how many arenas it has.
+// Constants of a pool, bytes held, number of arenas.
 //
 // Owns: these numbers. Must not know: the parts. Any thread, where nothing else is said.
 #pragma once

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "rmm/heap/heap.hpp"
-#include "rmm/pool/block_stock.hpp"
 #include "rmm/pool/engine_mutex.hpp"
+#include "rmm/pool/piece.hpp"
 #include "rmm/pool/pool_facts.hpp"
 #include "rmm/pool/timeline.hpp"
 
@@ -24,34 +24,10 @@ inline namespace kmm_v0 {
 namespace mr {
 namespace detail {
 
-struct arena;
-
-/// A block on its way out, until it is handed out or put back: of an arena, where it counts as in use already, or of a
-/// heap.
-struct piece {
-    std::uintptr_t address = 0;
-    std::size_t size_bytes = 0;
-    heap::fence_set fences;
-    arena* from = nullptr;       // null: a heap
-    std::uint64_t position = 0;  // of blocks of arenas: with which they go back
-    bool was_away = false;
-    std::uint8_t area = 0;  // of blocks of a heap: of which
-    // Of stocks: the block, and what comes with it into the stock of `from`.
-    stocked_block* block = nullptr;
-    block_stock more = {};
-
-    explicit operator bool() const noexcept { return address != 0; }
-    /// Empty if the block is.
-    static piece of_heap(heap::block block, std::uint8_t area) noexcept {
-        return {block.address, block.size_bytes, std::move(block.fences), nullptr, 0, false, area};
-    }
-};
-
 class pool_heap {
   public:
     pool_heap(const pool_facts& facts, timelines& streams);
     heap::heap& operator[](std::size_t area) KMM_REQUIRES(in_engine) { return areas_[area]; }
-    const heap::heap& operator[](std::size_t area) const KMM_REQUIRES(in_engine) { return areas_[area]; }
     std::size_t free_bytes() const noexcept KMM_REQUIRES(in_engine) {
         return areas_[0].free_bytes() + areas_[1].free_bytes();
     }
@@ -91,7 +67,7 @@ class pool_heap {
     bool has_more_to_clear() const noexcept KMM_REQUIRES(in_engine) { return more_to_clear_; }
     void expect_more_to_clear() noexcept KMM_REQUIRES(in_engine) { more_to_clear_ = true; }
 
-    /// It had no block for the last request that looked for one. Any thread.
+    /// The last search of the heap failed. Any thread.
     bool is_dry() const noexcept { return is_dry_.load(std::memory_order_relaxed); }
     void note_dry(bool is_dry) noexcept {
         // Requests of all threads read it.

@@ -29,6 +29,7 @@ class pool_holder : public rmm::detail::memory_holder {
     /// The tool that watches the pool's memory; mostly null. The pool tells it of upstream's blocks, its caller of
     /// others.
     memory_registration* registration() const noexcept { return parts_.registration.get(); }
+    /// Collects what arenas do not use, so that it counts as free. O(arenas + what is free in them).
     pool_statistics statistics();
     /// Of a pool of virtual memory.
     virtual_source_counts mappings();

@@ -1,8 +1,8 @@
 // The parts of one pool, in the order in which they need each other: free memory, streams and their fences, blocks in
 // use.
 //
-// Owns: the parts; and what a block on its way out came from. Must not know: requests, where memory comes from
-// (growth.hpp), captures. Functions of it are called under the engine's lock.
+// Owns: the parts. Must not know: requests, where memory comes from (growth.hpp), captures. Under the engine's lock,
+// where nothing else is said.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ struct pool_parts {
     piece find_ready(std::size_t size, arena& a) KMM_REQUIRES(in_engine) {
         return facts.has_stocks ? stocks.find_ready(size, a) : spans.find_ready(size, a);
     }
-    /// What other streams used last; `all_spans`: also what takes a look at every span.
+    /// What other streams used last; `all_spans`: also collect granules from all spans.
     piece find_fenced(std::size_t size, arena& a, std::span<const std::uint64_t> avoided, bool all_spans)
         KMM_REQUIRES(in_engine) {
         return facts.has_stocks ? stocks.find_fenced(size, a, avoided) : spans.find_fenced(size, a, avoided, all_spans);
@@ -50,7 +50,10 @@ struct pool_parts {
     void tell_removed(std::uintptr_t address, std::size_t bytes) const noexcept {
         if (registration != nullptr) registration->remove_region(reinterpret_cast<void*>(address), bytes);
     }
-    /// A free of a block that has another size, or (`true_size` 0) is not in use.
+
+    // ---- errors of callers, any thread
+
+    /// Reports a free of a block that has another size, or (`true_size` 0) is not in use.
     static void report_size(std::uintptr_t address, std::size_t bytes, std::size_t true_size) noexcept;
 
     pool_facts facts;

@@ -43,6 +43,8 @@ class uncovered_frees {
     }
 
   private:
+    // Twice the frees that are covered together (`frees_per_cover` in pool_fences.cpp), which the next request does:
+    // rarely do more come between two requests. Reserved, 4 KiB each, so that no free needs host memory.
     static constexpr std::size_t most_of_each = 256;
 
     void note(std::vector<heap::fence>& list, const heap::fence_set& fences) noexcept {
@@ -55,7 +57,7 @@ class uncovered_frees {
 
     kmm::locks::ShortLock& shared_lock_;
     std::vector<heap::fence> large_ KMM_GUARDED_BY(in_engine);
-    std::vector<heap::fence> shared_;
+    std::vector<heap::fence> shared_;  // under shared_lock_
     std::atomic<std::size_t> size_{0};
 };
 
