@@ -157,15 +157,8 @@ piece captures::find_idle(lock& held, std::size_t size) {
 
 /// What other streams use still, waited for by the host; else fresh memory.
 piece captures::grow_idle(lock& held, std::size_t size, refusal* why) {
-    if (piece found = pool_.heap.take(size, heap::heap::no_timeline)) {
-        bool out_of_reach = false;
-        if (pool_.fences.wait_on_host(held, found.fences, timelines::reach::streams, &out_of_reach).ok() &&
-            !out_of_reach) {
-            found.fences.clear();
-            return found;
-        }
-        pool_.put_back(std::move(found));
-    }
+    refusal ignored;
+    if (piece found = idle_or_nothing(held, pool_.heap.take(size, heap::heap::no_timeline), &ignored)) return found;
     return idle_or_nothing(held, growth_.grow_idle(held, size, why), why);
 }
 

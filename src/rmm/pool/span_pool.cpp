@@ -26,9 +26,6 @@ constexpr std::uint32_t requests_of_busy_stream = 64;
 // Arenas with blocks away that are examined in one search; the next search continues behind them.
 constexpr std::size_t most_waiting_asked = 64;
 
-// Requests after a refused span for which no fresh memory is sought for another.
-constexpr std::size_t requests_per_refused_span = 256;
-
 }  // namespace
 
 /// Whether the request goes to the common arena.
@@ -47,8 +44,6 @@ arena& span_pool::choose(arena& a) noexcept {
     if (num_refused_ > 0) --num_refused_;
     return spans_of(a);
 }
-
-void span_pool::refuse_fresh_spans() noexcept { num_refused_ = requests_per_refused_span; }
 
 piece span_pool::find_ready(std::size_t size, arena& a) {
     const std::uint64_t own = a.own_number();

@@ -86,9 +86,8 @@ class span_pool {
 
     /// Where a small request goes. Called once for each, which it counts.
     arena& choose(arena& a) noexcept KMM_REQUIRES(in_engine);
-    /// There was no fresh memory for a span: for some requests none is sought for another, as a search costs as much as
-    /// many requests.
-    void refuse_fresh_spans() noexcept KMM_REQUIRES(in_engine);
+    /// There was no fresh memory for a span: the next `requests_per_refused_span` requests seek none.
+    void refuse_fresh_spans() noexcept KMM_REQUIRES(in_engine) { num_refused_ = requests_per_refused_span; }
     bool has_refused_fresh_spans() const noexcept KMM_REQUIRES(in_engine) { return num_refused_ > 0; }
     /// A block that the stream may use without a wait.
     piece find_ready(std::size_t size, arena& a) KMM_REQUIRES(in_engine);
@@ -123,6 +122,9 @@ class span_pool {
     std::uint64_t num_steps() const noexcept KMM_REQUIRES(in_engine) { return num_steps_; }
 
   private:
+    // A search for fresh memory costs as much as many requests.
+    static constexpr std::size_t requests_per_refused_span = 256;
+
     bool should_share(arena& a) noexcept KMM_REQUIRES(in_engine);
     piece take_away_block(std::size_t size, arena& a, std::span<const std::uint64_t> avoided);
     void drain(arena& a) KMM_REQUIRES(in_engine, a.mutex);
