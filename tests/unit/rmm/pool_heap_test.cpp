@@ -1,15 +1,11 @@
-// The heap of a pool, with timelines and without a pool: what is ready for which stream, and when fences go. And whose
-// turn it is to grow.
+// The heap of a pool, with timelines and without a pool: what is ready for which stream, and when fences go.
 #include "rmm/pool/pool_heap.hpp"
 
 #include <gtest/gtest.h>
 
-#include <future>
-#include <thread>
 #include <vector>
 
 #include "pool_streams.hpp"
-#include "rmm/pool/growth_turn.hpp"
 
 namespace {
 
@@ -117,49 +113,6 @@ TEST(PoolHeapOfVirtualMemory, has_an_area_for_small_requests) {
     const piece small = heap.take_ready(4 * KiB, 1);
     EXPECT_TRUE(small);
     EXPECT_EQ(small.area, 1);
-}
-
-TEST(GrowthTurn, is_of_one_thread_until_its_outermost_mark_ends) {
-    mr::detail::engine_mutex mutex;
-    mr::detail::growth_turn turn(0);
-    mr::detail::engine_lock held(mutex);
-    {
-        const mr::detail::growth_mark outer(turn);
-        { const mr::detail::growth_mark inner(turn); }
-        EXPECT_TRUE(turn.is_taken());
-        EXPECT_FALSE(turn.is_of_another_thread());
-        bool is_of_another = false;
-        std::thread([&] {
-            mr::detail::expect_in_engine();
-            is_of_another = turn.is_of_another_thread();
-        }).join();
-        EXPECT_TRUE(is_of_another);
-    }
-    EXPECT_FALSE(turn.is_taken());
-}
-
-TEST(GrowthTurn, wakes_a_request_that_waits_and_remembers_the_largest) {
-    mr::detail::engine_mutex mutex;
-    mr::detail::growth_turn turn(0);
-    std::promise<void> has_the_lock;
-    std::thread waits;
-    {
-        mr::detail::engine_lock held(mutex);
-        const mr::detail::growth_mark growing(turn);
-        waits = std::thread([&] {
-            mr::detail::engine_lock own(mutex);
-            has_the_lock.set_value();
-            turn.wait_for_end(own, 4 * KiB);
-        });
-        {
-            const mr::detail::unlocked without(held);
-            has_the_lock.get_future().wait();
-        }
-        // The lock was free again because the other thread waits.
-        EXPECT_EQ(turn.take_largest_missed(), 4 * KiB);
-        EXPECT_EQ(turn.take_largest_missed(), 0u);
-    }
-    waits.join();
 }
 
 }  // namespace
