@@ -296,7 +296,7 @@ void arena_table::orphan_unused() noexcept {
     for (std::size_t i = std::min(arenas_looked_at, arenas_.size()); i > 0; --i) {
         next_looked_at_ = (next_looked_at_ + 1) % arenas_.size();
         arena& a = *arenas_[next_looked_at_];
-        ++num_steps_;
+        timelines_.count_steps();
         if (a.handle == arena::no_stream()) continue;
         bool is_over = false;
         switch (a.kind.load(std::memory_order_relaxed)) {
@@ -330,7 +330,7 @@ arena* arena_table::take_clean_orphan(lock& held) {
     for (std::size_t n = std::min(max_orphans_asked, orphans_.size()); n > 0 && !orphans_.empty(); --n) {
         // Off the list, no other thread takes it during the driver call, and it keeps its timeline.
         arena* const a = orphans_.take_front();
-        ++num_steps_;
+        timelines_.count_steps();
         std::uint64_t last_freed = 0;
         try {
             if (is_clean(*a, &last_freed)) return a;

@@ -74,7 +74,6 @@ class arena_table {
 
     /// For a call that relies on its being its stream's, of an arena that was so just now.
     std::optional<arena_call> call_on(const lock& held, arena& a, cudaStream_t handle) noexcept KMM_REQUIRES(in_engine);
-    std::uint64_t num_steps() const noexcept KMM_REQUIRES(in_engine) { return num_steps_; }
     auto begin() const noexcept KMM_REQUIRES(in_engine) { return arenas_.begin(); }
     auto end() const noexcept KMM_REQUIRES(in_engine) { return arenas_.end(); }
 
@@ -112,7 +111,6 @@ class arena_table {
     std::size_t num_taken_unused_ KMM_GUARDED_BY(in_engine) = 0;
     std::size_t
         binds_since_device_event_ KMM_GUARDED_BY(in_engine) = 0;  // of streams that found no arena they could take over
-    std::uint64_t num_steps_ KMM_GUARDED_BY(in_engine) = 0;       // arenas that were looked at
     std::size_t forget_above_ KMM_GUARDED_BY(in_engine) = 0;      // timelines without an arena
 };
 

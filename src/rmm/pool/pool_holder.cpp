@@ -75,8 +75,7 @@ std::uint64_t pool_holder::num_steps() {
         const kmm::locks::Guard in(a->mutex);
         without_lock += a->num_steps;
     }
-    return without_lock + parts_.num_steps + parts_.spans.num_steps() + parts_.stocks.num_steps() +
-           parts_.arenas.num_steps() + parts_.streams.num_steps() + parts_.heap.num_steps();
+    return without_lock + parts_.streams.num_steps() + parts_.heap.num_steps();
 }
 
 std::size_t pool_holder::num_remembered() {

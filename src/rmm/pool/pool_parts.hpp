@@ -69,7 +69,6 @@ struct pool_parts {
     stock_pool stocks;
     large_blocks large;
     growth_turn turn;
-    std::uint64_t num_steps KMM_GUARDED_BY(in_engine) = 0;  // arenas that the form of growth has looked at
 };
 
 }  // namespace detail

@@ -231,7 +231,7 @@ void span_pool::drain(arena& a) {
     a.drained_at = timelines_.num_passes();
     const std::uint64_t own = a.number.load(std::memory_order_relaxed);
     std::size_t kept = 0;
-    num_steps_ += a.away.size();
+    timelines_.count_steps(a.away.size());
     for (std::size_t i = 0; i < a.away.size(); ++i) {
         away_block& block = a.away[i];
         block.fences.prune([&](const heap::fence& f) { return timelines_.has_passed(f); });
@@ -267,7 +267,7 @@ std::size_t span_pool::collect(bool all) {
 }
 
 void span_pool::collect_from(arena& a, bool all) {
-    ++num_steps_;
+    timelines_.count_steps();
     const kmm::locks::Guard in(a.mutex);
     drain(a);
     const auto fence_at = [&](std::uint64_t position) {

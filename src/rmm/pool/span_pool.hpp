@@ -119,7 +119,6 @@ class span_pool {
             f(*a);
         }
     }
-    std::uint64_t num_steps() const noexcept KMM_REQUIRES(in_engine) { return num_steps_; }
 
   private:
     // A search for fresh memory costs as much as many requests.
@@ -147,7 +146,6 @@ class span_pool {
     std::uint64_t collected_at_ KMM_GUARDED_BY(in_engine) = 0;  // passes with which the arenas that wait were compared
     std::uint64_t num_shared_ KMM_GUARDED_BY(in_engine) = 0;    // requests that count for the common arena
     std::size_t num_refused_ KMM_GUARDED_BY(in_engine) = 0;     // requests before fresh memory is sought again
-    std::uint64_t num_steps_ KMM_GUARDED_BY(in_engine) = 0;     // arenas and blocks away that were looked at
 };
 
 }  // namespace detail

@@ -146,7 +146,7 @@ piece stock_pool::take_over(arena& a, std::span<const std::uint64_t> avoided, la
                             bool waits) {
     for (std::size_t n = holders_.size(); n > 0 && num_to_ask > 0; --n) {
         arena& other = *holders_.take_front();
-        ++num_steps_;
+        timelines_.count_steps();
         kmm::locks::Lock in(other.mutex, std::defer_lock);
         if (waits)
             in.lock();
@@ -179,7 +179,7 @@ piece stock_pool::take_oldest(arena& other, arena& a, last_use wanted) {
     } else {
         const bool has_stock = a.own_number() != heap::heap::no_timeline;
         taken.more = split_passed(other, has_stock ? most_taken_over : 1);
-        num_steps_ += taken.more.size();
+        timelines_.count_steps(taken.more.size());
         taken.more.erase(oldest);
     }
     taken.address = oldest.address;
@@ -195,7 +195,7 @@ bool stock_pool::put_best_first(const arena& a, heap::fence* behind) {
     for (std::size_t n = holders_.size(); n > 0 && num_to_look_into > 0; --n) {
         arena& other = *holders_.front();
         heap::fence oldest;
-        ++num_steps_;
+        timelines_.count_steps();
         if (&other != &a) {
             kmm::locks::Lock in(other.mutex, std::defer_lock);
             if (in.try_lock()) {
@@ -248,7 +248,7 @@ void stock_pool::give(const arena& a, const stocked_block& block, heap::fence_se
 
 std::size_t stock_pool::collect(bool all) {
     changed_.take_all([this](arena& a) KMM_REQUIRES(in_engine) {
-        ++num_steps_;
+        timelines_.count_steps();
         // A search that looks into its stock finds out whether it is empty.
         a.is_listed = true;
         holders_.push_back(a);
@@ -256,7 +256,7 @@ std::size_t stock_pool::collect(bool all) {
     if (!all) return 0;
     const std::size_t free_before = heap_.free_bytes();
     while (arena* const a = holders_.take_front()) {
-        ++num_steps_;
+        timelines_.count_steps();
         const kmm::locks::Guard in(a->mutex);
         while (stocked_block* const block = a->stock.take_front()) give(*a, *block);
         a->is_listed = false;

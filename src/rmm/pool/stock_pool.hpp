@@ -101,7 +101,6 @@ class stock_pool {
     /// Notes which arenas have got a stock; `all`: gives what is in stocks to the heap, where blocks that touch become
     /// one, and says how much that is.
     std::size_t collect(bool all) KMM_REQUIRES(in_engine);
-    std::uint64_t num_steps() const noexcept KMM_REQUIRES(in_engine) { return num_steps_; }
 
   private:
     /// Result of a scan of other streams' stocks: the fences of the oldest blocks that may be behind an event;
@@ -147,7 +146,6 @@ class stock_pool {
     stocked_blocks blocks_;
     alignas(64) changed_arenas changed_;  // requests and frees read what is above without a lock
     chain<arena, &arena::as_holder> holders_ KMM_GUARDED_BY(in_engine);  // of a stock, when they were last looked at
-    std::uint64_t num_steps_ KMM_GUARDED_BY(in_engine) = 0;              // stocks that were looked at
 };
 
 }  // namespace detail

@@ -296,8 +296,10 @@ class timelines {
     /// Timelines of which something is recorded.
     std::size_t num_with_recorded() const noexcept { return with_recorded_.size(); }
     std::size_t size() const noexcept { return timelines_.size(); }
-    /// Timelines, events and questions that were looked at so far: what tests compare.
+    /// Timelines, events and questions that were looked at so far, and what other parts of the pool count here under
+    /// the lock (arenas, stocks, blocks away): what tests compare.
     std::uint64_t num_steps() const noexcept { return num_steps_; }
+    void count_steps(std::size_t more = 1) noexcept { num_steps_ += more; }
 
     /// Every epoch with frees that may not have passed, as fences; for the end of the pool.
     heap::fence_set outstanding() const;

@@ -115,7 +115,7 @@ bool upstream_growth::is_better_than_waiting(std::size_t size, const arena&) noe
     const std::size_t streams = pool_.facts.num_arenas();
     if (++num_short_ < std::max(streams, least_short) << num_refused_) return false;
     num_short_ = 0;
-    pool_.num_steps += streams;
+    pool_.streams.count_steps(streams);
     const std::size_t blocks = pool_.facts.held_bytes() / size;
     const std::size_t in_use = std::min(pool_.num_blocks_out(), blocks);
     return blocks - in_use < std::min(free_blocks_of_stream * streams, in_use) && more_rather_than_wait() >= size;
