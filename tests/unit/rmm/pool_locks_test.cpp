@@ -4,9 +4,11 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "forwarding_driver.hpp"
 #include "lock_taker.hpp"
 #include "lock_watch.hpp"
 #include "rmm/mr/cuda_memory_resource.hpp"
@@ -172,6 +174,42 @@ TEST(PoolLocks, small_frees_record_an_event_sooner_or_later_however_often_the_lo
         for (int i = 0; i < 20 * 2 * 64; ++i) pool->free(pool->allocate(1 * KiB, frees), 1 * KiB, {&frees, 1});
         EXPECT_GE(scripted.count("record_event") - before, 20u);
     }
+}
+
+/// Notes whether the host waits for the device under a lock of the pool.
+class watches_waits final : public kmm::driver::testing::ForwardingDriver {
+  public:
+    using ForwardingDriver::ForwardingDriver;
+    pool_engine* pool = nullptr;
+    int num_waits = 0;
+    int num_under_lock = 0;
+
+  protected:
+    void called(const char* call) noexcept override {
+        if (pool == nullptr || std::string_view(call) != "synchronize_device") return;
+        ++num_waits;
+        num_under_lock += pool->is_locked();
+    }
+};
+
+TEST(PoolLocks, are_free_while_the_end_of_the_pool_waits_for_the_device) {
+    ScriptedDriver scripted;
+    watches_waits driver(scripted);
+    const rmm::detail::driver_scope scope(driver);
+    mr::cuda_memory_resource cuda;
+    std::unique_ptr<pool_engine> pool = make_pool(made_of::upstream, cuda, 16 * MiB);
+    StreamHandle made;
+    ASSERT_TRUE(scripted.create_stream(0, true, 0, &made).ok());
+    const cuda_stream_view stream{static_cast<cudaStream_t>(made.native)};
+    pool->free(pool->allocate(5 * MiB, stream), 5 * MiB, {&stream, 1});
+    // The users of the memory cannot be waited for otherwise.
+    scripted.fail_call("device_event_record", 1, Code::unknown);
+    driver.pool = pool.get();
+    testing::internal::CaptureStderr();
+    pool.reset();
+    (void)testing::internal::GetCapturedStderr();
+    EXPECT_EQ(driver.num_waits, 1);
+    EXPECT_EQ(driver.num_under_lock, 0);
 }
 
 }  // namespace
