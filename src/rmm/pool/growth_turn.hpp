@@ -21,7 +21,7 @@ namespace detail {
 
 class growth_turn {
   public:
-    explicit growth_turn(int device) noexcept : device_(device) {}
+    explicit growth_turn(int device) : device_(device) {}  // std::condition_variable_any allocates
     bool is_taken() const noexcept KMM_REQUIRES(in_engine) { return taken_; }
     bool is_of_another_thread() const noexcept KMM_REQUIRES(in_engine) {
         return taken_ && thread_ != std::this_thread::get_id();
