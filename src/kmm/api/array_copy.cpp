@@ -69,10 +69,10 @@ std::size_t bytes_of(const CopyPart& part, std::size_t element_bytes) noexcept {
 void copy_with_device(const CopyShared& shared, const StridedCopy& copy) {
     driver::Driver& driver = shared.core->platform().driver();
     const driver::StreamHandle stream = shared.stream;
+    const driver::Status put = put_on_stream(copy, shared.element_bytes, driver, stream);
     // What the program has put on its stream may take long, or wait for tasks that stand behind this one.
     std::optional<engine::Workers::Wait> wait;
     if (!shared.after->passed()) wait.emplace();
-    const driver::Status put = put_on_stream(copy, shared.element_bytes, driver, stream);
     // Whatever happens, nothing touches the program's memory when this returns.
     const driver::Status done = driver.synchronize_stream(stream);
     for (const driver::Status& status : {put, done})
@@ -564,9 +564,9 @@ void ArrayCopy::connect() {
         // Those of each chunk by itself: comparing all of a task's with each other would take their square.
         all.clear();
         for (; p < ends_[i]; ++p) {
-            const auto box = binding_.box_of(chunks_[p]);
-            const Box part = graph::intersection(box(), region_);
-            const bool is_whole = graph::equal(part, box());
+            const Box whole = box_of(chunks_[p]), part = graph::intersection(whole, region_);
+            const bool is_whole = graph::equal(part, whole);
+            const auto box = [&whole] { return whole; };
             of_chunk.clear();
             if (to_user_) {
                 binding_.histories[chunks_[p]].read(part, is_whole, box, t.number, of_chunk, *this);

@@ -33,7 +33,7 @@ void run_fill(void* payload, TaskContext& context) {
     FillPiece pieces[most_parts];
     for (std::size_t i = 0; i < f.num_chunks; ++i)
         pieces[i] = {static_cast<std::byte*>(context.addresses[i]), f.counts()[i]};
-    const std::span all = std::span(pieces).first(join_pieces(std::span(pieces).first(f.num_chunks), f.element_bytes));
+    const std::span all = std::span(pieces).first(f.num_chunks);
     if (const auto* const device = context.resource->cast_if<DeviceResource>(); device != nullptr) {
         driver::Driver& driver = DeviceResourceAccess::driver(*device);
         const driver::StreamHandle stream{device->native_stream()};

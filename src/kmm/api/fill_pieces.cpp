@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
+
+#include "kmm/api/chunk_groups.hpp"
 
 namespace kmm::detail {
 
 namespace {
 
 constexpr std::size_t largest_pattern = 64;         // of Driver::fill
-constexpr std::size_t boxes_of_a_call = 64;              // in one call
 constexpr std::size_t host_copy_bytes = 16 * 1024;  // the copied part stays in the cache
-constexpr std::size_t smallest_fill = 1024 * 1024;  // from this size on a call costs less than reading what it writes
 
 driver::Status fill_piece(const FillPiece& piece, const std::byte* element, std::size_t element_bytes,
                           driver::Driver& driver, driver::StreamHandle stream) noexcept {
@@ -31,18 +30,6 @@ driver::Status fill_piece(const FillPiece& piece, const std::byte* element, std:
 
 }  // namespace
 
-std::size_t join_pieces(std::span<FillPiece> pieces, std::size_t element_bytes) noexcept {
-    std::size_t kept = 0;
-    for (const FillPiece& p : pieces) {
-        if (p.count == 0) continue;
-        if (kept != 0 && pieces[kept - 1].at + pieces[kept - 1].count * element_bytes == p.at)
-            pieces[kept - 1].count += p.count;
-        else
-            pieces[kept++] = p;
-    }
-    return kept;
-}
-
 void fill_on_host(const FillPiece& piece, const std::byte* element, std::size_t element_bytes) noexcept {
     if (piece.count == 0) return;
     const std::size_t most = std::max<std::size_t>(host_copy_bytes / element_bytes, 1);
@@ -60,23 +47,16 @@ driver::Status put_fill_on_stream(std::span<const FillPiece> pieces, const std::
     if (pieces.empty()) return {};
     const FillPiece& largest = *std::ranges::max_element(pieces, {}, &FillPiece::count);
     if (const auto status = fill_piece(largest, element, element_bytes, driver, stream); !status.ok()) return status;
-    driver::BoxMove boxes[boxes_of_a_call];
+    driver::BoxMove boxes[most_parts];
     std::size_t num_boxes = 0;
-    const auto flush = [&] { return driver.move_boxes(boxes, std::exchange(num_boxes, 0), stream); };
     for (const FillPiece& p : pieces) {
-        if (&p == &largest) continue;
-        if (p.count * element_bytes >= smallest_fill) {
-            if (const auto status = fill_piece(p, element, element_bytes, driver, stream); !status.ok()) return status;
-            continue;
-        }
-        boxes[num_boxes] = {};
-        boxes[num_boxes].destination = p.at;
-        boxes[num_boxes].source = largest.at;
-        boxes[num_boxes++].run_bytes = p.count * element_bytes;
-        if (num_boxes != boxes_of_a_call) continue;
-        if (const auto status = flush(); !status.ok()) return status;
+        if (&p == &largest || p.count == 0) continue;
+        driver::BoxMove& box = boxes[num_boxes++];
+        box.destination = p.at;
+        box.source = largest.at;
+        box.run_bytes = p.count * element_bytes;
     }
-    return num_boxes == 0 ? driver::Status{} : flush();
+    return num_boxes == 0 ? driver::Status{} : driver.move_boxes(boxes, num_boxes, stream);
 }
 
 }  // namespace kmm::detail

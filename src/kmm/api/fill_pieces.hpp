@@ -15,13 +15,11 @@ struct FillPiece {
     std::size_t count = 0;  ///< elements
 };
 
-/// Pieces that follow each other become one. How many there are then, at the begin of the list. O(pieces).
-std::size_t join_pieces(std::span<FillPiece> pieces, std::size_t element_bytes) noexcept;
-
 void fill_on_host(const FillPiece& piece, const std::byte* element, std::size_t element_bytes) noexcept;
 
-/// Puts the fill on the stream; the pieces share no byte. The largest one is filled, and the others, where there are
-/// any, are copied from it, 64 in a call. `element` is read during the call.
+/// Puts the fill on the stream: fills the largest piece, and copies the others, at most 63, from it in one call. The
+/// pieces share no byte. `element` is read during the call. No call reaches over two pieces, even if they touch: they
+/// may lie in different allocations, which drivers refuse.
 driver::Status put_fill_on_stream(std::span<const FillPiece> pieces, const std::byte* element,
                                   std::size_t element_bytes, driver::Driver& driver,
                                   driver::StreamHandle stream) noexcept;

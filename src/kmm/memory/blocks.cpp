@@ -51,7 +51,6 @@ Found Blocks::allocate(Chunk& chunk, MemoryIndex m) {
 
 // ------------------------------------------------------------------------------------------------------------- leaving
 
-/// `all`: saves the whole chunk even if only parts of it will be read.
 Found Blocks::evict(Chunk& chunk, MemoryIndex m, Saves saves) {
     Replica& r = chunk.replicas.at(m);
     if (r.pinned()) return Found::pinned;

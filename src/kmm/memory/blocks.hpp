@@ -1,4 +1,4 @@
-// Finds blocks for chunks: free ones, memory that grows, or what others leave that are evicted.
+// Finds blocks for chunks: free memory, growth, or eviction of other chunks.
 //
 // If tasks read only small parts of a chunk before it is replaced, only these parts are saved, in the memory below.
 //
@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "kmm/memory/forms.hpp"
@@ -24,14 +23,14 @@ class Blocks {
     Blocks(Requests& requests, Residents& residents, Forms& forms) noexcept
         : requests_(requests), residents_(residents), forms_(forms) {}
 
-    /// Until `end_search`: a task is placed in `m`, for which so much may be evicted.
+    /// Until `end_search` a task is placed in `m`; `room` limits what may be evicted for it.
     void begin_search(Room room, MemoryIndex m) noexcept {
         room_ = room;
         placed_in_ = m;
     }
     void end_search() noexcept { room_ = Room::as_usual; }
     Room room() const noexcept { return room_; }
-    /// The task's own chunks have all left: what it needs in all. 0: not any more.
+    /// Bytes of all blocks of the task, after its own chunks were evicted. 0: no exchange on a device.
     void set_exchange(std::size_t bytes) noexcept { exchange_bytes_ = bytes; }
 
     Found allocate(Chunk& chunk, MemoryIndex m);

@@ -116,7 +116,7 @@ struct Neighbours {
     std::uint32_t num_laid = 0;      ///< chunks, the last time
 };
 
-/// What a chunk is of: an array, or nothing else, which is then a temporary.
+/// Owner of chunks: an array, or a temporary.
 struct Owner {
     // ---- constant from the first use of a chunk on
     std::uint64_t number = 0;  ///< among all of the runtime, from 1

@@ -90,7 +90,6 @@ std::size_t Forms::missing_bytes_of(const Task& task, const Across& across) cons
     return bytes;
 }
 
-/// Whether the chosen forms still hold after the allocation, which may have evicted the task's own chunks.
 bool Forms::hold(const Task& task) const noexcept {
     return std::all_of(task.across().begin(), task.across().end(), [&](const Across& a) {
         switch (a.form) {
@@ -104,7 +103,6 @@ bool Forms::hold(const Task& task) const noexcept {
 
 // -------------------------------------------------------------------------------------------------------------- choice
 
-/// O(parts), plus laying chunks side by side, mostly once for each array and memory.
 Found Forms::choose(Task& task) {
     for (Across& across : task.across()) {
         if (holds_region(task, across)) {
@@ -129,7 +127,6 @@ Found Forms::choose(Task& task) {
     return Found::yes;
 }
 
-/// Switches regions to be read in place, and gathered ones that were evicted, to a gather. False: there is none.
 bool Forms::gather_instead(Task& task) noexcept {
     bool any = false;
     for (Across& across : task.across()) {
@@ -196,7 +193,7 @@ Found Forms::lay_range(Task& task, Array& array, const ChunkRange& range, std::s
         block = space.take_free(total);
         if (block) {
             fences = graph_fences(block.fences);
-            // Before `reserve_records`: a release after it could free a slab whose room was counted.
+            // Before `MemoryRecords::reserve`: a release after it could free a slab whose room was counted.
             for (std::uint32_t i = range.first; i <= range.last; ++i)
                 if (Replica* const r = array.chunks[i].replicas.find(m); r != nullptr && !is_valid(array.chunks[i], m))
                     residents_.release(*r);
@@ -303,8 +300,6 @@ void Forms::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& users_of
     residents_.notify(chunk, m);
 }
 
-/// Memory for a chunk whose array is read across chunks: beside a neighbour, or with room for those that tasks have
-/// read together with it. Empty if there is none. Throws std::bad_alloc, and nothing has changed.
 rmm::heap::block Forms::take_beside(Chunk& chunk, MemoryIndex m) {
     if (chunk.owner->is_temporary()) return {};
     Array& array = *chunk.array();
@@ -341,8 +336,6 @@ rmm::heap::block Forms::take_beside(Chunk& chunk, MemoryIndex m) {
 
 // ----------------------------------------------------------------------------------------------------------- placement
 
-/// The task has its memory: requests what is gathered, and removes the next uses of parts and temporaries that the
-/// chosen forms do not need.
 void Forms::finish(Task& task) {
     for (const Across& across : task.across()) {
         if (across.form == Across::Form::in_place)

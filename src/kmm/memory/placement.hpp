@@ -40,7 +40,7 @@ enum class Placement : std::uint8_t {
     starved,      ///< the host has no memory for the records of it
 };
 
-/// The end of a search for memory.
+/// Result of a search for a block.
 enum class Found : std::uint8_t {
     yes,
     growing,  ///< more was asked for

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kmm/memory/chunk.hpp"
-#include "kmm/memory/space.hpp"
+#include "kmm/memory/space_requests.hpp"
 
 namespace kmm::memory {
 
@@ -25,7 +25,7 @@ class Requests : public SpaceRequests {
     /// that the copy is for, null for an eviction.
     virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
                        std::uintptr_t destination, const FenceSet& waits, graph::Task* task) = 0;
-    /// Copies the parts of a region into a temporary in the task's memory after `waits`: Task::boxes_of(across), each
+    /// Copies the parts of a region into a temporary in the task's memory after `waits`: MovedBoxes(task, across), each
     /// between the replicas that `address_of` finds of its two uses (places.hpp).
     virtual Fence gather(graph::Task& task, const graph::Across& across, const FenceSet& waits) = 0;
     /// Copies the parts of the chunk that these tasks read across chunks, each to its place in the destination, after

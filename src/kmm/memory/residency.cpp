@@ -29,7 +29,7 @@ bool will_gather(const Task& task, const Use& region) noexcept {
 }
 
 /// Whether the task uses the chunk by itself: not as a part of regions, or as a temporary for them, of which
-/// `missing_across` knows more.
+/// `Forms::missing_bytes_of` knows more.
 bool is_used_itself(const Use& use) noexcept { return use.role == Use::Role::chunk; }
 
 }  // namespace

@@ -48,7 +48,6 @@ void Residents::take(Chunk& chunk, MemoryIndex m, const rmm::heap::block& block)
         reindex_all(chunk);  // what is dirty above has a place now
 }
 
-/// Frees the replica's block behind its users. `last`: one more user, which was not added to the replica.
 void Residents::release(Replica& replica, const Fence* last) {
     const MemoryIndex m = replica.memory();
     Space& space = spaces_[m];
@@ -66,7 +65,6 @@ void Residents::release(Replica& replica, const Fence* last) {
     space.unfit_bytes = ~std::size_t{0};
 }
 
-/// Removes the record of a replica, without freeing its block.
 void Residents::forget(Replica& replica) {
     Chunk& chunk = *replica.chunk;
     const MemoryIndex m = replica.memory();
@@ -84,7 +82,6 @@ void Residents::forget(Replica& replica) {
     reindex_all(chunk);  // what is dirty above has lost its place
 }
 
-/// Undoes an allocation for a task whose other chunks found no room; counters as if it had not been made.
 void Residents::take_back_block(Chunk& chunk, MemoryIndex m) {
     release(chunk.replicas.at(m));
     --spaces_[m].counters.allocations;
@@ -107,7 +104,6 @@ void Residents::set_version(Replica& replica, std::uint64_t version) noexcept {
     replica.version = version;
 }
 
-/// Of a replica that is not valid. Throws std::bad_alloc where no record was reserved, and nothing has changed.
 void Residents::make_ghosts(Replica& replica) {
     if (!replica.has_ghosts()) records_[replica.memory()].ghosts.take().link_to(replica);
 }
@@ -145,7 +141,6 @@ void Residents::trim_records() noexcept {
 
 // ------------------------------------------------------------------------------------------------------------- content
 
-// A linked device first (NVLink is faster than the way through the host), then the host, then any device.
 MemoryIndex Residents::source_for(const Chunk& chunk, MemoryIndex to) const noexcept {
     MemoryIndex best = to;
     int best_score = 0;
@@ -159,7 +154,6 @@ MemoryIndex Residents::source_for(const Chunk& chunk, MemoryIndex to) const noex
     return best;
 }
 
-/// Where a transfer reads the chunk: in the memory that it writes to, if it is there.
 MemoryIndex Residents::read_from(const Chunk& chunk, MemoryIndex m) const noexcept {
     const Replica* const here = chunk.replicas.find(m);
     if (here != nullptr && here->holds_all_of(chunk.version)) return m;
@@ -183,7 +177,6 @@ void Residents::forget_users(Replica& replica) noexcept {
     if (replica.is_busy()) (void)busy_.drop_if_idle(replica);
 }
 
-/// Queues the task until the replica's pins that block it end.
 void Residents::wait_for(Replica& replica, Task& task) {
     if (!replica.is_busy()) busy_.make(replica, [this](const Fence& f) { return requests_.passed(f); });
     replica.busy().waiting.push_back(&task);
@@ -197,7 +190,6 @@ graph::TaskList Residents::take_waiting(Replica& replica) noexcept {
     return tasks;
 }
 
-/// What tasks in that memory miss of the chunk may have changed.
 void Residents::notify(const Chunk& chunk, MemoryIndex m) {
     const Demand* const demand = chunk.demands.find(m);
     if (demand == nullptr) return;
@@ -304,7 +296,6 @@ void Residents::attach_victim(Replica& replica) {
     replica.victim->chunk = replica.chunk;
 }
 
-/// Starts the memory's order. False: no host memory for it. O(replicas * log replicas), once for each memory.
 bool Residents::begin_order(MemoryIndex m) {
     MemoryRecords& records = records_[m];
     try {

@@ -112,6 +112,7 @@ class Residents {
     // ---- users
     void add_user(Replica& replica, UserKind kind, Fence fence);
     void forget_users(Replica& replica) noexcept;
+    /// Queues the task until the replica's pins that block it end.
     void wait_for(Replica& replica, graph::Task& task);
     graph::TaskList take_waiting(Replica& replica) noexcept;
     void wake(const graph::TaskList& tasks);

@@ -10,26 +10,11 @@
 #include "kmm/graph/host_reserve.hpp"
 #include "kmm/memory/advanced_lanes.hpp"
 #include "kmm/memory/placement.hpp"
+#include "kmm/memory/space_requests.hpp"
 #include "kmm/trace/events.hpp"
 #include "rmm/heap/heap.hpp"
 
 namespace kmm::memory {
-
-/// What a space asks of the layers that reach a driver.
-class SpaceRequests {
-  public:
-    /// Asks for at least `bytes` more memory; answered later by `Space::grown`.
-    virtual void grow(MemoryIndex memory, std::size_t bytes) = 0;
-    /// Asks for at least `bytes` in one piece, in exchange for memory that is wholly free (`take_back`): enough is
-    /// free, but in pieces that cannot be used as one. Answered by `Space::grown`. False: not supported.
-    virtual bool exchange(MemoryIndex, std::size_t) { return false; }
-    /// Whether the retry interval since the driver's refusal has passed.
-    virtual bool may_ask_again(MemoryIndex) noexcept { return false; }
-    virtual bool passed(graph::Fence fence) const noexcept = 0;
-
-  protected:
-    ~SpaceRequests() = default;
-};
 
 class Space {
   public:
@@ -72,8 +57,7 @@ class Space {
     /// Asks for `bytes` in one piece, in exchange for free pieces; `all_bytes`: what the task needs in all, 0 while its
     /// own chunks are there. `tick`: of now. False: it is no use.
     bool exchange(std::size_t bytes, std::size_t all_bytes, std::uint64_t tick);
-    /// Whether a block that was taken at `tick` is no reason for another exchange: it was empty, and has come since the
-    /// last one.
+    /// Whether `tick` is not before the latest exchange.
     bool came_since_exchange(std::uint64_t tick) const noexcept { return tick >= exchanged_at_; }
     /// An array was freed: the driver may be asked again.
     void array_was_freed() noexcept {

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <vector>
 
 #include "driver/driver.hpp"
 #include "driver/locks.hpp"

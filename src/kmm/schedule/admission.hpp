@@ -88,7 +88,7 @@ class Admission {
     }
     void moves_again() noexcept { nothing_moves_ = false; }
 
-    /// No handle of the array is left, and no task uses it. O(log sizes of chunks), and O(chunks that were touched)
+    /// No handle of the owner is left, and no task uses it. O(log sizes of chunks), and O(chunks that were touched)
     /// while any content is ahead of its turn.
     void gone(memory::Owner& owner) noexcept;
 

@@ -271,11 +271,13 @@ Instruction Scheduler::put_move(Task& task, const MovedBoxes& boxes, const Fence
     instruction.lane = id;
     instruction.position = ++progress_[index_of(id)].issued;
     moves_.clear();
+    std::size_t linked_bytes = 0;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         const graph::BoxTransfer box = boxes[i];
         moves_.push_back(
             move_of(box, memory::address_of(task.uses[box.source]), memory::address_of(task.uses[box.destination])));
         instruction.bytes += box.size_bytes();
+        linked_bytes += count_moved(task, box, device);
     }
     instruction_waits_.clear();
     for (const Fence& f : waits)
@@ -287,7 +289,6 @@ Instruction Scheduler::put_move(Task& task, const MovedBoxes& boxes, const Fence
     instruction.from = from;
     instruction.to = task.memory;
     instruction.chunk = chunk;
-    const std::size_t linked_bytes = count_transfer(task, boxes, device);
     l.in_flight.push_back({instruction.position, chunk == nullptr ? &task : nullptr, chunk, linked_bytes,
                            chunk == nullptr ? 0 : chunk->copied_at, task.memory});
     l.bytes_in_flight += linked_bytes;
@@ -305,28 +306,24 @@ Instruction Scheduler::put_move(Task& task, const MovedBoxes& boxes, const Fence
 
 void Scheduler::issue_transfer_on_host(Task& task) {
     task.function = {{run_transfer, nullptr}, &task};
-    count_transfer(task, MovedBoxes(task), 0);
+    const MovedBoxes boxes(task);
+    for (std::size_t i = 0; i < boxes.size(); ++i) (void)count_moved(task, boxes[i], 0);
     issue_host(task);
 }
 
-/// What goes over a link is counted there, all of it as what it is for. Returns the bytes that go over a link.
-std::size_t Scheduler::count_transfer(const Task& task, const MovedBoxes& boxes, std::uint32_t device) noexcept {
-    std::size_t linked_bytes = 0;
-    for (std::size_t i = 0; i < boxes.size(); ++i) {
-        const graph::BoxTransfer box = boxes[i];
-        const MemoryIndex from = task.uses[box.source].memory;
-        const std::size_t bytes = box.size_bytes();
-        if (task.uses[box.destination].chunk->owner->is_temporary())
-            (task.for_snapshot ? counters_.snapshot_bytes : counters_.gathered_bytes) += bytes;
-        if (from == task.memory) continue;
-        linked_bytes += bytes;
-        const auto link = static_cast<std::size_t>(memory::Tiers::link(from, task.memory));
-        for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
-            ++c->copies[link];
-            c->bytes[link] += bytes;
-        }
+/// What goes over a link is counted there, and as what it is for. Returns the bytes that go over a link.
+std::size_t Scheduler::count_moved(const Task& task, const graph::BoxTransfer& box, std::uint32_t device) noexcept {
+    const MemoryIndex from = task.uses[box.source].memory;
+    const std::size_t bytes = box.size_bytes();
+    if (task.uses[box.destination].chunk->owner->is_temporary())
+        (task.for_snapshot ? counters_.snapshot_bytes : counters_.gathered_bytes) += bytes;
+    if (from == task.memory) return 0;
+    const auto link = static_cast<std::size_t>(memory::Tiers::link(from, task.memory));
+    for (TransferCounters* c : {&counters_.transfers, &counters_.by_device[device]}) {
+        ++c->copies[link];
+        c->bytes[link] += bytes;
     }
-    return linked_bytes;
+    return bytes;
 }
 
 /// No thread waits for the fences: the lanes tell when they pass.

@@ -93,7 +93,7 @@ class Scheduler final : private memory::Requests {
     void given_again(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
         residency_.space(memory).given_again(address, bytes, sealed);
     }
-    /// No handle of the array is left; it is among `freed_arrays` when its tasks are settled.
+    /// No handle of the array is left; it is among `freed_owners` when its tasks are settled.
     void release(memory::Array& array);
 
     /// Issues everything that can be issued now.
@@ -119,7 +119,7 @@ class Scheduler final : private memory::Requests {
     std::uint64_t num_steps() const noexcept {
         return num_steps_ + residency_.num_steps() + planner_.num_steps() + admission_.num_steps();
     }
-    /// Arrays that may be deleted: the owner takes and deletes them.
+    /// Arrays and temporaries that may be deleted: the caller takes and deletes them.
     graph::Vector<memory::Owner*>& freed_owners() noexcept { return freed_owners_; }
 
   private:
@@ -248,7 +248,7 @@ class Scheduler final : private memory::Requests {
     Instruction put_move(Task& task, const MovedBoxes& boxes, const FenceSet& waits, memory::Chunk* chunk);
     static MemoryIndex link_source(const Task& task, const MovedBoxes& boxes) noexcept;
     void issue_transfer_on_host(Task& task);
-    std::size_t count_transfer(const Task& task, const MovedBoxes& boxes, std::uint32_t device) noexcept;
+    std::size_t count_moved(const Task& task, const graph::BoxTransfer& box, std::uint32_t device) noexcept;
     void executed(Task& task);
     void issue_launch(Task& task);
     void list_needed_tasks(Task& task);

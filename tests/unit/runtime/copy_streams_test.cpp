@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "driver/registry.hpp"
@@ -18,8 +19,14 @@ using kmm::detail::CopyStreams;
 class StreamCounter final : public kmm::driver::testing::ForwardingDriver {
   public:
     using ForwardingDriver::ForwardingDriver;
-    int num_made = 0;
-    int num_ended = 0;
+    std::atomic<int> num_made{0};
+    std::atomic<int> num_ended{0};
+    bool refuses = false;
+    kmm::driver::Status create_stream(int device, bool non_blocking, int priority,
+                                      kmm::driver::StreamHandle* out) noexcept override {
+        if (refuses) return {kmm::driver::Code::out_of_memory};
+        return ForwardingDriver::create_stream(device, non_blocking, priority, out);
+    }
     void called(const char* call) noexcept override {
         num_made += std::strcmp(call, "create_stream") == 0 ? 1 : 0;
         num_ended += std::strcmp(call, "destroy_stream") == 0 ? 1 : 0;
@@ -75,6 +82,33 @@ TEST_F(CopyStreamsTest, one_that_still_has_work_is_not_kept) {
     is_open.store(true);
     is_open.notify_all();
     EXPECT_TRUE(driver.synchronize_device(0).ok());
+}
+
+TEST_F(CopyStreamsTest, a_stream_that_cannot_be_made_is_an_error_and_kept_ones_go_on) {
+    CopyStreams streams(driver);
+    { const CopyStreams::Lease lease(streams, 0); }
+    driver.refuses = true;
+    const CopyStreams::Lease kept(streams, 0);
+    EXPECT_ANY_THROW(CopyStreams::Lease(streams, 0));
+    EXPECT_ANY_THROW(CopyStreams::Lease(streams, 1));
+    EXPECT_EQ(driver.num_made, 1);
+}
+
+TEST_F(CopyStreamsTest, many_threads_take_them_while_one_ends_those_that_are_free) {
+    {
+        CopyStreams streams(driver);
+        std::vector<std::thread> threads;
+        for (int t = 0; t < 4; ++t)
+            threads.emplace_back([&, device = t % 2] {
+                for (int i = 0; i < 200; ++i) {
+                    const CopyStreams::Lease lease(streams, device);
+                    EXPECT_TRUE(driver.query_stream(lease.handle()).ok());
+                }
+            });
+        for (int i = 0; i < 50; ++i) streams.trim();
+        for (std::thread& t : threads) t.join();
+    }
+    EXPECT_EQ(driver.num_made, driver.num_ended);
 }
 
 }  // namespace

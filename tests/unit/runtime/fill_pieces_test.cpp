@@ -16,7 +16,6 @@ namespace {
 
 using kmm::detail::fill_on_host;
 using kmm::detail::FillPiece;
-using kmm::detail::join_pieces;
 using kmm::detail::put_fill_on_stream;
 using kmm::driver::testing::CountingDriver;
 
@@ -75,7 +74,7 @@ TEST_F(FillPieces, hold_the_element_and_nothing_beside_them_changes) {
                 const std::vector<std::byte> element = element_of(size);
                 std::vector<FillPiece> pieces;
                 const std::size_t most = pick(0, 3) == 0 ? (std::size_t{3} << 20) / size : 50;
-                for (std::size_t at = pick(0, 9); pieces.size() < 150;) {
+                for (std::size_t at = pick(0, 9); pieces.size() < 64;) {
                     const std::size_t count = pick(0, most);
                     if (at + count * size > bytes) break;
                     pieces.push_back({memory_ + at, count});
@@ -83,8 +82,6 @@ TEST_F(FillPieces, hold_the_element_and_nothing_beside_them_changes) {
                 }
                 std::shuffle(pieces.begin(), pieces.end(), random);
                 for (const FillPiece& p : pieces) expect(p, element);
-                if (pick(0, 1) == 0) std::ranges::sort(pieces, {}, &FillPiece::at);
-                pieces.resize(join_pieces(pieces, size));
                 if (on_host)
                     for (const FillPiece& p : pieces) fill_on_host(p, element.data(), size);
                 else
@@ -93,22 +90,39 @@ TEST_F(FillPieces, hold_the_element_and_nothing_beside_them_changes) {
             }
 }
 
-TEST_F(FillPieces, that_follow_each_other_are_one) {
-    std::vector<FillPiece> pieces = {{memory_, 10}, {memory_ + 40, 0}, {memory_ + 40, 5}, {memory_ + 64, 1}};
-    ASSERT_EQ(join_pieces(pieces, 4), 2u);
-    EXPECT_EQ(pieces[0].count, 15u);
-    EXPECT_EQ(pieces[1].at, memory_ + 64);
-    EXPECT_EQ(join_pieces({}, 4), 0u);
-}
-
-TEST_F(FillPieces, of_little_memory_take_a_call_for_64_of_them) {
+TEST_F(FillPieces, take_two_calls_however_many_they_are) {
     const std::vector<std::byte> element = element_of(4);
-    for (const std::size_t count : {1u, 2u, 65u, 130u}) {
+    for (const std::size_t count : {1u, 2u, 33u, 64u}) {
         std::vector<FillPiece> pieces;
         for (std::size_t i = 0; i < count; ++i) pieces.push_back({memory_ + i * 8192, 1024});
-        EXPECT_EQ(fill(pieces, element), static_cast<int>(1 + (count - 1 + 63) / 64));
+        EXPECT_EQ(fill(pieces, element), count == 1 ? 1 : 2);
     }
     EXPECT_EQ(fill({}, element), 0);
+    EXPECT_EQ(fill({{memory_, 10}, {memory_ + 40, 0}}, element), 1) << "one has no elements";
+}
+
+// Two allocations of a driver may touch, and a call over both is refused.
+TEST_F(FillPieces, that_touch_are_not_filled_by_one_call) {
+    std::vector<FillPiece> pieces;
+    for (std::size_t i = 0; i < 8; ++i) pieces.push_back({memory_ + i * 4096, 1024});
+    fill(pieces, element_of(4));
+    EXPECT_EQ(driver_.most_boxes, 7u);
+    EXPECT_EQ(driver_.most_bytes, 4096u);
+}
+
+TEST_F(FillPieces, report_whichever_call_fails) {
+    const std::vector<std::byte> element = element_of(200);
+    const std::vector<FillPiece> pieces = {{memory_, 100}, {memory_ + 40'000, 50}};
+    const int num_calls = fill(pieces, element);
+    ASSERT_GT(num_calls, 4);
+    for (int failing = 1; failing <= num_calls; ++failing) {
+        driver_.num_calls = 0;
+        driver_.fails_at = failing;
+        EXPECT_FALSE(put_fill_on_stream(pieces, element.data(), element.size(), driver_, stream_).ok());
+        EXPECT_EQ(driver_.num_calls, failing) << "nothing more is tried";
+    }
+    driver_.fails_at = 0;
+    EXPECT_TRUE(inner_->synchronize_stream(stream_).ok());
 }
 
 }  // namespace
