@@ -46,6 +46,7 @@ driver::Status put_fill_on_stream(std::span<const FillPiece> pieces, const std::
                                   driver::StreamHandle stream) noexcept {
     if (pieces.empty()) return {};
     const FillPiece& largest = *std::ranges::max_element(pieces, {}, &FillPiece::count);
+    if (largest.count == 0) return {};
     if (const auto status = fill_piece(largest, element, element_bytes, driver, stream); !status.ok()) return status;
     driver::BoxMove boxes[most_parts];
     std::size_t num_boxes = 0;

@@ -98,6 +98,7 @@ TEST_F(FillPieces, take_two_calls_however_many_they_are) {
         EXPECT_EQ(fill(pieces, element), count == 1 ? 1 : 2);
     }
     EXPECT_EQ(fill({}, element), 0);
+    EXPECT_EQ(fill({{memory_, 0}}, element_of(200)), 0);
     EXPECT_EQ(fill({{memory_, 10}, {memory_ + 40, 0}}, element), 1) << "one has no elements";
 }
 
