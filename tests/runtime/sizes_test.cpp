@@ -1,4 +1,6 @@
 // Sizes that no memory has, and elements of unusual alignment: what a program gets for them.
+#include <algorithm>
+#include <array>
 #include <limits>
 
 #include "harness.hpp"
@@ -256,6 +258,46 @@ TEST(Fill, chunks_on_devices_and_on_the_host_are_one_submit) {
         rt.wait(a.fill('y'));
         EXPECT_EQ(rt.stats().tasks_submitted - before, 2u);
         EXPECT_EQ(a.copy_to_vector(), std::vector<char>(1 << 16, 'y'));
+    });
+}
+
+template<std::size_t Bytes> struct Element {
+    std::array<unsigned char, Bytes> bytes;
+    friend bool operator==(const Element&, const Element&) = default;
+};
+
+/// An array of chunks of a few elements each, more than one task fills, with its last chunk shorter.
+template<std::size_t Bytes> void fill_many(const RuntimeHandle& rt) {
+    constexpr std::int64_t chunk = 9, count = 1100 * chunk - 4;
+    Element<Bytes> first{}, second{};
+    for (std::size_t i = 0; i < Bytes; i++) {
+        first.bytes[i] = static_cast<unsigned char>(i + 1);
+        second.bytes[i] = static_cast<unsigned char>(200 - i);
+    }
+    const auto a = rt.array<Element<Bytes>>(count, Dim<1>(chunk));
+    a.fill(first);
+    a.fill(second);
+    const auto found = a.copy_to_vector();
+    ASSERT_EQ(found.size(), static_cast<std::size_t>(count));
+    EXPECT_TRUE(std::ranges::all_of(found, [&](const Element<Bytes>& e) { return e == second; })) << Bytes << " bytes";
+}
+
+// Some memory of a device comes in allocations of the driver's that may touch, and no call may reach over two.
+TEST(Fill, very_many_small_chunks_hold_the_value_in_memory_of_any_kind) {
+    for (const auto kind : {kmm::DeviceMemoryKind::Automatic, kmm::DeviceMemoryKind::NoPool}) {
+        RuntimeConfig config;
+        config.device_memory_kind = kind;
+        config.virtual_device_memory = std::size_t{64} << 20;
+        const RuntimeHandle rt = kmm::make_runtime(config);
+        fill_many<1>(rt);
+        fill_many<4>(rt);
+        fill_many<12>(rt);
+        fill_many<64>(rt);
+        fill_many<100>(rt);
+    }
+    for_each_configuration(0, [](const RuntimeHandle& rt) {
+        fill_many<8>(rt);
+        fill_many<200>(rt);
     });
 }
 
