@@ -366,6 +366,7 @@ Status HostDriver::fill(void* destination, const void* pattern, std::size_t patt
         !multiply(pattern_bytes, count, &total) || (total != 0 && destination == nullptr))
         return fail(Code::invalid_argument);
     if (total == 0) return enqueue(handle, [](Work& work) { work.kind = WorkKind::none; });
+    if (!memory_.classify(destination, total, destination, total).in_bounds) return fail(Code::invalid_argument);
     return enqueue(handle, [&](Work& work) { work.set_fill(destination, pattern, pattern_bytes, count); });
 }
 

@@ -67,6 +67,22 @@ TEST_F(HostMemory, copies_that_leave_their_memory_are_refused) {
     EXPECT_TRUE(driver().free(q).ok());
 }
 
+// As CUDA refuses it, so that what reaches over two allocations is found without a GPU.
+TEST_F(HostMemory, fills_that_leave_their_memory_are_refused) {
+    void* p = nullptr;
+    ASSERT_TRUE(driver().allocate(0, 1000, &p).ok());
+    auto* const bytes = static_cast<char*>(p);
+    EXPECT_TRUE(driver().fill(bytes + 990, "abcd", 2, 5, a_).ok());
+    EXPECT_EQ(driver().fill(bytes + 990, "abcd", 2, 6, a_).code, Code::invalid_argument);
+    EXPECT_EQ(driver().fill(bytes, "a", 1, 1001, a_).code, Code::invalid_argument);
+    EXPECT_TRUE(driver().synchronize_stream(a_).ok());
+    EXPECT_TRUE(driver().free(p).ok());
+    char local[8];
+    EXPECT_TRUE(driver().fill(local, "a", 1, sizeof local, a_).ok()) << "memory that it does not know";
+    EXPECT_TRUE(driver().synchronize_stream(a_).ok());
+    EXPECT_EQ(local[7], 'a');
+}
+
 TEST_F(HostMemory, pools_share_the_limit_with_plain_memory_and_give_way) {
     PoolHandle pool;
     ASSERT_TRUE(driver().default_pool(0, &pool).ok());
