@@ -589,12 +589,11 @@ double steps_of_a_pair(std::size_t num_blocks, std::size_t num_streams) {
 }
 
 TEST(PoolStocks, a_pair_costs_as_many_steps_with_twice_the_blocks_and_twice_the_streams) {
-    const auto num_streams = static_cast<std::size_t>(repeat(160, 80));
+    // With half of them the steps of a pair vary by a fifth with what earlier tests of the process have left.
+    constexpr std::size_t num_streams = 160;
     const double few = steps_of_a_pair(10 * num_streams, num_streams);
-    // On a loaded machine streams of the host driver lag, and a look finds less that has passed: steps vary by a third.
-    const double most = 1.6 * few + 1;
-    EXPECT_LE(steps_of_a_pair(20 * num_streams, num_streams), most);
-    EXPECT_LE(steps_of_a_pair(20 * num_streams, 2 * num_streams), most);
+    EXPECT_LE(steps_of_a_pair(20 * num_streams, num_streams), 1.3 * few + 1);
+    EXPECT_LE(steps_of_a_pair(20 * num_streams, 2 * num_streams), 1.3 * few + 1);
 }
 
 TEST(PoolStocks, a_region_s_place_in_the_table_is_free_again_after_it) {
