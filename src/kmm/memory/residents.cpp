@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "kmm/memory/heap_fences.hpp"
 #include "kmm/memory/places.hpp"
 #include "kmm/memory/tiers.hpp"
 
