@@ -14,7 +14,6 @@ MOST_SOURCES = {
     "detail::pool": 2,
     "kmm::driver::host::HostDriver": 4,
     "kmm::driver::vendor::VendorDriver": 6,
-    "kmm::schedule::Scheduler": 6,
     "kmm::supply::MemoryService": 2,
 }
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{", re.MULTILINE)

@@ -284,7 +284,7 @@ void Player::returned(graph::Task& t) {
     std::exception_ptr thrown;
     if (program_.failed.count(t.number) != 0) thrown = std::make_exception_ptr(std::runtime_error("as recorded"));
     if (t.kind == graph::TaskKind::host || t.kind == graph::TaskKind::transfer) return scheduler_->host_done(t, thrown);
-    const graph::LaneId lane = scheduler_->lane(t.memory.device(), graph::LaneRole::launcher, 0);
+    const graph::LaneId lane = scheduler_->lanes().id(t.memory.device(), graph::LaneRole::launcher, 0);
     scheduler_->launched(t, lane, ++launched_[lane], thrown);
 }
 

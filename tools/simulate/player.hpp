@@ -105,7 +105,7 @@ class Player final : private schedule::Outbox, private trace::Sink {
     std::size_t temporary_bytes_ = 0;      ///< of these, of the submit that is added
     std::size_t wanted_bounce_bytes_ = 0;
     bool has_waited_ = false;
-    schedule::TransferCounters counted_from_;
+    memory::LinkCounts counted_from_;
     std::int64_t counted_from_ns_ = 0;
 };
 

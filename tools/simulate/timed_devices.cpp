@@ -36,14 +36,13 @@ void TimedDevices::instruct(const schedule::Instruction& i) {
         work.left = static_cast<double>(own_ns != 0 ? own_ns : rates_.kernel_ns);
         return;
     }
-    case schedule::Instruction::Op::copy:
-    case schedule::Instruction::Op::move: break;
+    case schedule::Instruction::Op::transfer: break;
     }
     work.latency = static_cast<double>(rates_.copy_ns);
     double over_link = static_cast<double>(i.from == i.to ? 0 : i.bytes);
-    if (i.op == schedule::Instruction::Op::move) {
+    if (!i.is_whole_chunk()) {
         over_link = 0;
-        for (const schedule::BoxMove& box : i.moves) {
+        for (const schedule::BoxMove& box : i.boxes) {
             double bytes = static_cast<double>(box.run_bytes);
             for (std::uint32_t k = 0; k < box.num_axes; ++k) bytes *= static_cast<double>(box.counts[k]);
             const auto source = index_of_memory(reinterpret_cast<std::uintptr_t>(box.source));

@@ -198,7 +198,7 @@ void DeviceThread::feed_or_hold(const Instruction& i) {
 /// Whether the copy may begin a burst, or join the one that was begun. To join, its dependencies must be a subset of
 /// the first copy's: copies of a burst are unordered, and a further wait would delay those before it.
 bool DeviceThread::joins_burst(const Instruction& i) noexcept {
-    if (!batches_copies_ || i.op != Instruction::Op::copy || i.bytes > most_bytes_of_one) return false;
+    if (!batches_copies_ || !i.is_whole_chunk() || i.bytes > most_bytes_of_one) return false;
     if (link_of(i) == Link::device_to_device || !state(i.lane).held.empty()) return false;
     if (burst_.empty()) return lanes_.are_enqueued(i.waits, device_);
     const Instruction& first = *burst_.front();
@@ -314,7 +314,7 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
     // A copy lane serves one link, so that one begin and one end cover all that is on it at a time.
     l.copying = &links_[static_cast<std::size_t>(link_of(i))];
     l.copying->begin();
-    if (i.op == Instruction::Op::move) {
+    if (!i.is_whole_chunk()) {
         const NamedRange range = i.info == nullptr ? NamedRange(nvtx_, *i.chunk) : NamedRange(nvtx_, i.info);
         // What it reads may turn out to have failed: then what follows must know it when it begins.
         if (asks_about_kernels_ && !i.needed_tasks.empty()) {
@@ -326,7 +326,7 @@ Status DeviceThread::feed_copy(const Instruction& i, StreamHandle stream, Lane& 
         Status status;
         // What fills a chunk may be needed by others than its task.
         for (int attempt = 0; attempt < (i.chunk != nullptr ? copy_attempts : 1); ++attempt) {
-            status = driver_.move_boxes(i.moves.data(), i.moves.size(), stream);
+            status = driver_.move_boxes(i.boxes.data(), i.boxes.size(), stream);
             if (status.ok()) break;
         }
         return status;
@@ -350,7 +350,7 @@ void DeviceThread::report_failure(const Instruction& i, Status status) {
     Message m;
     m.error = errors_.device_error(device_, status,
                                    i.op == Instruction::Op::kernel ? "launching the kernel"
-                                   : i.op == Instruction::Op::copy ? "copying a chunk"
+                                   : i.is_whole_chunk()            ? "copying a chunk"
                                                                    : "moving parts of chunks");
     if (i.task != 0) {
         failed_.add(i.task);
@@ -410,7 +410,7 @@ void DeviceThread::end_tickets(Lane& lane, Position done) {
 bool DeviceThread::may_run(const Instruction& i) {
     const bool skip = failed_.concern(i.task, i.needed_tasks);
     if (skip) failed_.add(i.task);
-    return !skip && (i.function != nullptr || i.op == Instruction::Op::move);
+    return !skip && (i.function != nullptr || i.op == Instruction::Op::transfer);
 }
 
 /// The first launch of a kernel loads it, which waits for the device; and above the default limit of shared memory it

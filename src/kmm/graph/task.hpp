@@ -220,7 +220,7 @@ struct Task {
     };
     LaneId lane = LaneId::none;
     std::uint16_t planned_at = 0;      ///< position in its memory's plan, from 1; 0: none
-    std::uint16_t index_in_plan = 0;   ///< while a plan is made that looks at it (schedule/planner.hpp)
+    std::uint16_t index_in_plan = 0;   ///< while a plan is made that looks at it (schedule/order_search.hpp)
     bool is_barrier : 1 = false;       ///< a join that waits for everything with a lower number
     bool fills_temporary : 1 = false;  ///< of a transfer: else it brings back what was written into one
     bool for_snapshot : 1 = false;     ///< of a transfer: it keeps what its submit writes
@@ -284,6 +284,10 @@ struct Task {
     bool has_failed() const noexcept { return failure != nullptr || ended_ill(); }
     /// By itself.
     bool ended_ill() const noexcept { return thrown != nullptr || (cold != nullptr && cold->unworded != nullptr); }
+    /// What it ended with, unless that is known already.
+    void note_thrown(const std::exception_ptr& error) noexcept {
+        if (thrown == nullptr) thrown = error;
+    }
     void trace(TaskTrace& out) const noexcept {
         out.number = public_number();
         out.info.share(info);

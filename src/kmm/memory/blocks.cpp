@@ -132,30 +132,26 @@ Fence Blocks::save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts) {
     FenceSet waits;
     r.add_writers_to(waits);
     h.add_all_users_to(waits);
-    Fence fence;
-    std::size_t bytes = chunk.size_bytes;
+    Transfer transfer = chunk_transfer(chunk, m, to, r.address, h.address);
     if (in_parts) {
         part_readers_.clear();
-        chunk.next_uses.for_each_first(chunk.next_uses.num_parts_until_replaced(),
-                                       [this](const NextUses::Use& use) { part_readers_.push_back(use.task); });
-        bytes = 0;
-        chunk.copied_at = residents_.next_tick();
-        fence = requests_.copy_parts(chunk, m, to, r.address, h.address, waits, part_readers_, &bytes);
-        residents_.set_version(h, chunk.version);
-        h.holds = Holds::last_parts;
-    } else {
-        chunk.copied_at = residents_.next_tick();
-        fence = requests_.copy(chunk, m, to, r.address, h.address, waits, nullptr);
-        residents_.set_version(h, chunk.version);
+        chunk.next_uses.for_each_first(chunk.next_uses.num_parts_until_replaced(), [this](const NextUses::Use& use) {
+            if (const graph::Task* const reader = requests_.find(use.task)) part_readers_.push_back(reader);
+        });
+        transfer = parts_transfer(chunk, r, h, part_readers_, boxes_);
     }
+    chunk.copied_at = residents_.next_tick();
+    const Fence fence = requests_.transfer(transfer, waits);
+    residents_.set_version(h, chunk.version);
+    if (in_parts) h.holds = Holds::last_parts;
     h.content_at = chunk.copied_at;
     residents_.forget_users(h);
     residents_.add_user(h, UserKind::arrival, fence);
     h.tick = residents_.next_tick();
     MemoryCounters& counters = residents_.space(m).counters;
     ++counters.evictions;
-    counters.evicted_bytes += bytes;
-    residents_.note_evicted(chunk, m, true, bytes);
+    counters.evicted_bytes += transfer.bytes;
+    residents_.note_evicted(chunk, m, true, transfer.bytes);
     residents_.notify(chunk, to);
     return fence;
 }

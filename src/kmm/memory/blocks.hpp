@@ -63,7 +63,9 @@ class Blocks {
     MemoryIndex placed_in_;
     std::size_t exchange_bytes_ = 0;
     bool passed_over_held_ = false;  ///< the latest search in the memory below left out chunks of the task being placed
-    graph::Vector<graph::TaskNumber> part_readers_;  ///< keeps its memory
+    // Of the transfer that is requested; they keep their memory.
+    graph::Vector<const graph::Task*> part_readers_;
+    Boxes boxes_;
     std::uint64_t num_steps_ = 0;
 };
 

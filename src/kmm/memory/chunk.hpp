@@ -31,7 +31,7 @@ struct Owner;
 struct Chunk {
     Owner* owner = nullptr;           // constant: an array or a temporary
     std::uint32_t index = 0;          // constant
-    std::uint32_t index_in_plan = 0;  ///< while a plan is made that looks at it (schedule/planner.hpp)
+    std::uint32_t index_in_plan = 0;  ///< while a plan is made that looks at it (schedule/order_search.hpp)
     std::size_t size_bytes = 0;       // constant; may be 0
     std::uint64_t version = 0;        ///< number of writes so far; 0: nothing was written
     std::uint64_t hold = 0;           ///< number of the task that is being given memory: its chunks are no victims

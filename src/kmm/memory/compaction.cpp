@@ -68,12 +68,12 @@ Fence Compaction::shift(const Shift& shift, MemoryIndex m, const FenceSet& after
     const std::uintptr_t to = chunk.first_aligned(shift.to);
     chunk.copied_at = residents_.next_tick();
     r.content_at = chunk.copied_at;
-    if (!shift.overlaps()) return requests_.copy(chunk, m, m, r.address, to, after, nullptr);
+    if (!shift.overlaps()) return requests_.transfer(chunk_transfer(chunk, m, m, r.address, to), after);
     FenceSet waits(after);
     waits.add(bounce_users_);
     FenceSet out;
-    out.add(requests_.copy(chunk, m, MemoryIndex::host(), r.address, bounce_address_, waits, nullptr));
-    const Fence in = requests_.copy(chunk, MemoryIndex::host(), m, bounce_address_, to, out, nullptr);
+    out.add(requests_.transfer(chunk_transfer(chunk, m, MemoryIndex::host(), r.address, bounce_address_), waits));
+    const Fence in = requests_.transfer(chunk_transfer(chunk, MemoryIndex::host(), m, bounce_address_, to), out);
     bounce_users_.clear();
     bounce_users_.add(in);
     return in;
@@ -189,10 +189,11 @@ bool Compaction::swap_for(graph::Task& task) {
     requests_.move_on_host(bounce_address_, up.address, on_host.size_bytes);
     on_device.copied_at = residents_.next_tick();
     FenceSet out;
-    out.add(requests_.copy(on_device, device, host, down.address, on_device.first_aligned(host_block), {}, nullptr));
+    out.add(requests_.transfer(
+        chunk_transfer(on_device, device, host, down.address, on_device.first_aligned(host_block)), {}));
     on_host.copied_at = residents_.next_tick();
-    const Fence in =
-        requests_.copy(on_host, host, device, bounce_address_, on_host.first_aligned(device_block), out, nullptr);
+    const Fence in = requests_.transfer(
+        chunk_transfer(on_host, host, device, bounce_address_, on_host.first_aligned(device_block)), out);
     bounce_users_.clear();
     bounce_users_.add(in);
     residents_.forget(up);

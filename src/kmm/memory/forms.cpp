@@ -287,7 +287,8 @@ void Forms::move_to(Chunk& chunk, std::uintptr_t block, const FenceSet& users_of
     r.add_writers_to(waits);
     waits.add(users_of_block);
     chunk.copied_at = residents_.next_tick();
-    const Fence fence = requests_.copy(chunk, m, m, r.address, chunk.first_aligned(block), waits, &task);
+    const Fence fence =
+        requests_.transfer(chunk_transfer(chunk, m, m, r.address, chunk.first_aligned(block), &task), waits);
     FenceSet users;
     r.add_all_users_to(users);
     users.add(fence);
@@ -372,7 +373,7 @@ void Forms::fetch_ghosts(Task& task, const Across& across) {
             if (!is_beside || kind == UserKind::arrival) waits.add(f);
         });
         c.copied_at = residents_.next_tick();
-        const Fence fence = requests_.copy_part(c, from, m, s.address, d.address, waits, task, box_in(c, box));
+        const Fence fence = requests_.transfer(ghost_transfer(c, box, s, d, task, boxes_), waits);
         d.content_at = c.copied_at;
         if (!is_beside) residents_.forget_users(d);
         residents_.add_user(d, UserKind::arrival, fence);
@@ -402,7 +403,7 @@ void Forms::gather(Task& task, const Across& across) {
     }
     if (to.version == 0) to.version = 1;
     to.copied_at = residents_.next_tick();
-    const Fence fence = requests_.gather(task, across, waits);
+    const Fence fence = requests_.transfer(gather_transfer(task, across, boxes_), waits);
     d.content_at = to.copied_at;
     residents_.forget_users(d);
     residents_.add_user(d, UserKind::arrival, fence);

@@ -50,6 +50,7 @@ class Forms {
 
     Requests& requests_;
     Residents& residents_;
+    Boxes boxes_;  ///< of the transfer that is requested; keeps its memory
     std::uint64_t num_steps_ = 0;
 };
 

@@ -23,6 +23,31 @@ const Across& region_of(const Task& task, const Use& part) noexcept {
 
 }  // namespace
 
+void mark_small_parts(Task& task) noexcept {
+    constexpr std::size_t largest_share = 8;          // an eighth
+    constexpr std::size_t shortest_run_bytes = 1024;  // shorter ones, one by one, take a link as long as the chunk
+    for (const Across& across : task.across()) {
+        const MovedBoxes boxes(task, across);
+        for (std::size_t i = 0; i < boxes.size(); ++i) {
+            const graph::BoxTransfer box = boxes[i];
+            Use& use = task.uses[box.source];
+            if (box.size_bytes() > use.chunk->size_bytes / largest_share) continue;
+            if (box.run_bytes < shortest_run_bytes && box.num_axes != 0) continue;
+            use.is_small_part = use.role == Use::Role::part;
+        }
+    }
+}
+
+void note_neighbours(const Task& task) noexcept {
+    for (const Across& across : task.across()) {
+        if (!across.may_be_in_place) continue;
+        const Chunk& first = chunk_of_part(task, across, 0);
+        Neighbours& neighbours = first.array()->neighbours[task.memory];
+        neighbours.chunks.add(first.index);
+        neighbours.chunks.add(chunk_of_part(task, across, across.num_parts - 1).index);
+    }
+}
+
 void set_places(Task& task) noexcept {
     for (Use& u : task.uses)
         if (u.is_part()) u.place = Use::Place::none;

@@ -21,6 +21,14 @@ inline ChunkRange chunks_of(const graph::Task& task, const graph::Across& across
     return {chunk_of_part(task, across, 0).index, chunk_of_part(task, across, across.num_parts - 1).index};
 }
 
+// Before the task is placed:
+
+/// Marks the uses of small parts (Use::is_small_part): what the task reads of such a chunk is worth keeping instead of
+/// the chunk, since it is little, in long runs, and the task uses nothing else of it. O(parts).
+void mark_small_parts(graph::Task& task) noexcept;
+/// Tasks in its memory read across these chunks, which may be laid side by side there. O(regions).
+void note_neighbours(const graph::Task& task) noexcept;
+
 /// What the chosen forms need of parts and temporaries. Of a chunk that several regions have a part of, or that the
 /// task uses by itself, too, the one that needs most of it decides. O(parts).
 void set_places(graph::Task& task) noexcept;

@@ -1,4 +1,4 @@
-// What residency requests: copies, memory, and notifications of tasks.
+// What residency requests: transfers, memory, and notifications of tasks.
 //
 // Must not know: how requests are served. Called under the scheduler's baton.
 #pragma once
@@ -8,6 +8,7 @@
 
 #include "kmm/memory/chunk.hpp"
 #include "kmm/memory/space_requests.hpp"
+#include "kmm/memory/transfer.hpp"
 
 namespace kmm::memory {
 
@@ -21,22 +22,11 @@ struct Lacking {
 /// What residency needs from the layers that issue work.
 class Requests : public SpaceRequests {
   public:
-    /// Copies a whole chunk after `waits`, on a lane of the callee's choice; returns the copy's fence. `task`: the task
-    /// that the copy is for, null for an eviction.
-    virtual Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                       std::uintptr_t destination, const FenceSet& waits, graph::Task* task) = 0;
-    /// Copies the parts of a region into a temporary in the task's memory after `waits`: MovedBoxes(task, across), each
-    /// between the replicas that `address_of` finds of its two uses (places.hpp).
-    virtual Fence gather(graph::Task& task, const graph::Across& across, const FenceSet& waits) = 0;
-    /// Copies the parts of the chunk that these tasks read across chunks, each to its place in the destination, after
-    /// `waits`. Adds what it copies to `*bytes`.
-    virtual Fence copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                             std::uintptr_t destination, const FenceSet& waits,
-                             const graph::Vector<graph::TaskNumber>& readers, std::size_t* bytes) = 0;
-    /// Copies one part of the chunk to its place in the destination, after `waits`, for the task that has the box.
-    virtual Fence copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                            std::uintptr_t destination, const FenceSet& waits, graph::Task& task,
-                            const graph::BoxTransfer& part) = 0;
+    /// Carries it out after `waits`, on a lane of the callee's choice; returns its fence. Keeps nothing that it points
+    /// to.
+    virtual Fence transfer(const Transfer& transfer, const FenceSet& waits) = 0;
+    /// A task that is not settled, by its number; null: there is none.
+    virtual const graph::Task* find(graph::TaskNumber number) noexcept = 0;
     /// Moves content in the host's memory, before this returns; both places may overlap. Without real memory behind the
     /// addresses there is nothing to do.
     virtual void move_on_host(std::uintptr_t, std::uintptr_t, std::size_t) {}

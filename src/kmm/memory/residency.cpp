@@ -298,7 +298,7 @@ void Residency::fetch(Chunk& chunk, MemoryIndex to, Task& task) {
     d.add_all_users_to(waits);
     chunk.copied_at = residents_.next_tick();
     residents_.count_fetch(chunk, to);
-    const Fence fence = requests_.copy(chunk, from, to, s.address, d.address, waits, &task);
+    const Fence fence = requests_.transfer(chunk_transfer(chunk, from, to, s.address, d.address, &task), waits);
     d.content_at = chunk.copied_at;
     residents_.forget_users(d);
     residents_.add_user(d, UserKind::arrival, fence);

@@ -6,14 +6,14 @@ namespace kmm::detail {
 
 EngineRoom::~EngineRoom() { end_threads(); }
 
-void EngineRoom::start(const schedule::Scheduler& scheduler, engine::Mailbox& mailbox) {
+void EngineRoom::start(const schedule::LanePositions& positions, engine::Mailbox& mailbox) {
     const RuntimeConfig& config = platform_.config();
     const void* const runtime = platform_.runtime_mark();
-    lanes_ = std::make_unique<engine::Lanes>(platform_.driver(), platform_.ordinals(), scheduler.lanes_per_device());
+    lanes_ = std::make_unique<engine::Lanes>(platform_.driver(), platform_.ordinals(), positions.per_device());
     // What moves boxes is a kernel that others wait for, and takes a part of the device only.
     for (std::uint32_t d = 0; d < platform_.num_devices(); ++d)
         for (const auto role : {schedule::LaneRole::up, schedule::LaneRole::down, schedule::LaneRole::peer})
-            lanes_->make_urgent(scheduler.lane(d, role));
+            lanes_->make_urgent(positions.id(d, role));
     memory_service_ = std::make_unique<supply::MemoryService>(*lanes_, platform_.ordinals(), platform_.limits_bytes(),
                                                               config, config.device_memory_kind, runtime, mailbox);
     for (std::uint32_t d = 0; d < platform_.num_devices(); ++d) {
@@ -23,7 +23,7 @@ void EngineRoom::start(const schedule::Scheduler& scheduler, engine::Mailbox& ma
         std::vector<graph::LaneId> lanes;
         lanes.reserve(launchers_per_device);
         for (std::uint32_t i = 0; i < launchers_per_device; ++i)
-            lanes.push_back(scheduler.lane(d, schedule::LaneRole::launcher, i));
+            lanes.push_back(positions.id(d, schedule::LaneRole::launcher, i));
         launchers_.push_back(std::make_unique<engine::LauncherThreads>(d, lanes, *lanes_, failed_tasks_, runtime,
                                                                        platform_.on_host_driver(), runner_, mailbox,
                                                                        emitter_, config.nvtx));

@@ -14,7 +14,7 @@
 #include "kmm/engine/mailbox.hpp"
 #include "kmm/runtime/function_runner.hpp"
 #include "kmm/runtime/platform.hpp"
-#include "kmm/schedule/scheduler.hpp"
+#include "kmm/schedule/lane_positions.hpp"
 #include "kmm/supply/memory_service.hpp"
 #include "kmm/trace/events.hpp"
 
@@ -32,7 +32,7 @@ class EngineRoom {
     ~EngineRoom();
 
     /// All but the host pool. The scheduler says which lanes there are. Throws std::system_error.
-    void start(const schedule::Scheduler& scheduler, engine::Mailbox& mailbox);
+    void start(const schedule::LanePositions& positions, engine::Mailbox& mailbox);
     /// Started last: if threads are scarce the pool gets fewer, and every task can still be run. Returns how many it
     /// got; throws std::system_error if none.
     std::size_t start_host_pool(engine::Mailbox& mailbox);

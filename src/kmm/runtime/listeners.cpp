@@ -211,7 +211,7 @@ void Listeners::tell_dropped(const memory::Array& data) noexcept {
     if (sink != nullptr) sink->note({.what = trace::What::dropped, .array = data.number});
 }
 
-trace::Machine Listeners::machine(const schedule::Scheduler& lanes) const {
+trace::Machine Listeners::machine(const schedule::LanePositions& lanes) const {
     trace::Machine m;
     m.driver = platform_.driver_name();
     m.runtime = platform_.number();
@@ -220,8 +220,7 @@ trace::Machine Listeners::machine(const schedule::Scheduler& lanes) const {
     for (const memory::MemoryIndex memory : m.memories.device_memories())
         m.memories[memory] += driver::format(": {}", platform_.info().device(DeviceId(memory.device())).name());
     m.limits_bytes = platform_.limits_bytes();
-    for (std::size_t i = 0; i < lanes.num_lanes(); ++i)
-        m.lanes.push_back(lanes.lane_info(static_cast<graph::LaneId>(i)));
+    for (std::size_t i = 0; i < lanes.size(); ++i) m.lanes.push_back(lanes.info(static_cast<graph::LaneId>(i)));
     return m;
 }
 
@@ -250,7 +249,7 @@ void Listeners::begin_trace(const trace::FilePath& path, const char* what_for, t
     writer_ = consumer;
 }
 
-void Listeners::begin_files_of_config(const schedule::Scheduler& lanes) {
+void Listeners::begin_files_of_config(const schedule::LanePositions& lanes) {
     const locks::Guard guard(mutex_);
     const RuntimeConfig& config = platform_.config();
     if (!config.record.empty())

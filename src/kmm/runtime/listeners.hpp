@@ -39,13 +39,13 @@ class Listeners {
     void tell_dropped(const memory::Array& data) noexcept;
 
     /// Before any thread begins: the files that the configuration asks for. IA where one cannot be written.
-    void begin_files_of_config(const schedule::Scheduler& lanes);
+    void begin_files_of_config(const schedule::LanePositions& lanes);
     /// Begins a trace in the file, and ends the one that was written before; an empty path only ends that. IA where the
     /// file cannot be written. Blocks until what happened before is in the file that ends.
     void trace(const std::string& path, SchedulerTurns& turns);
 
   private:
-    trace::Machine machine(const schedule::Scheduler& lanes) const;
+    trace::Machine machine(const schedule::LanePositions& lanes) const;
     trace::Collector& collector() KMM_REQUIRES(mutex_);
     void begin_trace(const trace::FilePath& path, const char* what_for, trace::Machine machine) KMM_REQUIRES(mutex_);
 

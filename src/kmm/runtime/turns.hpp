@@ -36,7 +36,7 @@ class SchedulerTurns final : public engine::Mailbox {
     void end() noexcept;
 
     /// For the set of lanes, which does not change. Nothing else may be asked of the scheduler here.
-    const schedule::Scheduler& lanes() const noexcept KMM_UNCHECKED_LOCKS { return *scheduler_; }
+    const schedule::LanePositions& lanes() const noexcept KMM_UNCHECKED_LOCKS { return scheduler_->lanes(); }
 
     /// Tasks and helpers that have taken their places, in the order of their numbers, those that come `ahead` of all
     /// first; with the order lock held. Empties the lists.

@@ -13,20 +13,12 @@
 #include "driver/driver.hpp"
 #include "kmm/graph/room.hpp"
 #include "kmm/graph/task.hpp"
-#include "kmm/memory/moved_boxes.hpp"
+#include "kmm/memory/transfer.hpp"
 #include "kmm/schedule/kernel_times.hpp"
 
 namespace kmm::schedule {
 
 using driver::BoxMove;
-using memory::MovedBoxes;
-
-/// A box of a transfer, between the replicas of its chunks.
-BoxMove move_of(const graph::BoxTransfer& box, const void* source, void* destination) noexcept;
-
-/// The part of a chunk that the box reads, to its place in another replica of the chunk.
-BoxMove part_of(const graph::BoxTransfer& box, std::uintptr_t source, std::uintptr_t destination) noexcept;
-bool same_shape(const BoxMove& a, const BoxMove& b) noexcept;
 
 /// A transfer inside the host's memory, as a task's function; `payload` is the task.
 void run_transfer(void* payload, detail::TaskContext& context);
@@ -45,10 +37,9 @@ Fill fill_of(const graph::Task& task, const graph::Unset& unset) noexcept;
 /// What lists of instructions are made of, and what their spans point to, is copied by `InstructionList::push`.
 struct Instruction {
     enum class Op : std::uint8_t {
-        kernel,  ///< launch `kernel`
-        copy,    ///< `bytes` from `source` to `destination`
-        move,    ///< `moves`, between chunks of several memories; with `chunk` and no task: parts of it are saved
-        watch,   ///< nothing to do: report when `position`, which another thread put there, is done
+        kernel,    ///< launch `function`
+        transfer,  ///< memory::Transfer
+        watch,     ///< nothing to do: report when `position`, which another thread put there, is done
     };
     Op op = Op::kernel;
     bool mark = false;     ///< another lane, or the host, will wait for exactly this position
@@ -57,7 +48,7 @@ struct Instruction {
     KernelTimes::Id kernel_times = 0;  ///< with `measure`
     graph::Position position = 0;
     std::span<const graph::Fence> waits;  ///< fences of other lanes that had not passed when it was issued
-    graph::TaskNumber task = 0;           ///< whose kernel it is, or that the copy is for; 0: none
+    graph::TaskNumber task = 0;           ///< whose kernel it is, or that the transfer is for; 0: none
 
     // ---- of a kernel
     const void* function = nullptr;  ///< null: an empty chunk, which launches nothing
@@ -69,22 +60,22 @@ struct Instruction {
     std::span<const Fill> fills;
     const graph::SubmitInfo* info = nullptr;  ///< for names; valid until the task is settled
 
-    // ---- of a move: `from`, `to`, `bytes` too
-    std::span<const BoxMove> moves;
-
-    // ---- of a copy
+    // ---- of a transfer
+    memory::Transfer::What what = memory::Transfer::What::chunk;
+    std::span<const BoxMove> boxes;  ///< but of a whole chunk: `bytes` from `source` to `destination`
     /// The latest position of its own lane that it must come after and that has not passed; 0: none. The lane's order
     /// ensures that, unless several copies are carried out at once.
     graph::Position after_on_lane = 0;
-    /// It begins, on both sides, where the copy ends that is right before it on its lane, and one call of the driver
-    /// may do both.
+    /// Of a whole chunk: it begins, on both sides, where the copy ends that is right before it on its lane, and one
+    /// call of the driver may do both.
     bool extends_previous = false;
-    memory::Chunk* chunk = nullptr;
+    memory::Chunk* chunk = nullptr;  ///< that it fills, for others than its task too; null: it is the task's work
     memory::MemoryIndex from{};
     memory::MemoryIndex to{};
     std::uintptr_t source = 0;
     std::uintptr_t destination = 0;
     std::size_t bytes = 0;
+    bool is_whole_chunk() const noexcept { return op == Op::transfer && what == memory::Transfer::What::chunk; }
 };
 
 /// Instructions in the order in which they are to be carried out, with all that their spans point to. Keeps its memory
@@ -99,12 +90,12 @@ class InstructionList {
         const std::size_t fences = fences_.size();
         const std::size_t tasks = tasks_.size();
         const std::size_t fills = fills_.size();
-        const std::size_t moves = moves_.size();
+        const std::size_t boxes = boxes_.size();
         try {
             append(fences_, instruction.waits);
             append(tasks_, instruction.needed_tasks);
             append(fills_, instruction.fills);
-            append(moves_, instruction.moves);
+            append(boxes_, instruction.boxes);
             append(parameters_, instruction.parameters);
             parameters_.resize(aligned(parameters_.size()));
             instructions_.push_back(instruction);
@@ -113,7 +104,7 @@ class InstructionList {
             fences_.resize(fences);
             tasks_.resize(tasks);
             fills_.resize(fills);
-            moves_.resize(moves);
+            boxes_.resize(boxes);
             throw;
         }
     }
@@ -126,13 +117,13 @@ class InstructionList {
         reserve(fences_, other.fences_.size());
         reserve(tasks_, other.tasks_.size());
         reserve(fills_, other.fills_.size());
-        reserve(moves_, other.moves_.size());
+        reserve(boxes_, other.boxes_.size());
         append(instructions_, std::span<const Instruction>(other.instructions_));
         append(parameters_, std::span<const std::byte>(other.parameters_));
         append(fences_, std::span<const graph::Fence>(other.fences_));
         append(tasks_, std::span<const graph::TaskNumber>(other.tasks_));
         append(fills_, std::span<const Fill>(other.fills_));
-        append(moves_, std::span<const BoxMove>(other.moves_));
+        append(boxes_, std::span<const BoxMove>(other.boxes_));
         other.clear();
     }
     void swap(InstructionList& other) noexcept {
@@ -141,7 +132,7 @@ class InstructionList {
         fences_.swap(other.fences_);
         tasks_.swap(other.tasks_);
         fills_.swap(other.fills_);
-        moves_.swap(other.moves_);
+        boxes_.swap(other.boxes_);
         std::swap(first_, other.first_);
     }
     void clear() noexcept {
@@ -151,7 +142,7 @@ class InstructionList {
         graph::clear_and_keep_few(fences_);
         graph::clear_and_keep_few(tasks_);
         graph::clear_and_keep_few(fills_);
-        graph::clear_and_keep_few(moves_);
+        graph::clear_and_keep_few(boxes_);
     }
     /// Calls `f(const Instruction&)` for each, in order; spans are valid until the list is changed.
     template<typename F> void for_each(F&& f) {
@@ -170,7 +161,7 @@ class InstructionList {
   private:
     /// Where the next instruction and what it points to are.
     struct Place {
-        std::size_t instruction = 0, parameter = 0, fence = 0, task = 0, fill = 0, move = 0;
+        std::size_t instruction = 0, parameter = 0, fence = 0, task = 0, fill = 0, box = 0;
     };
     const Instruction& look_at(Place& at) noexcept {
         Instruction& i = instructions_[at.instruction++];
@@ -178,12 +169,12 @@ class InstructionList {
         i.waits = {fences_.data() + at.fence, i.waits.size()};
         i.needed_tasks = {tasks_.data() + at.task, i.needed_tasks.size()};
         i.fills = {fills_.data() + at.fill, i.fills.size()};
-        i.moves = {moves_.data() + at.move, i.moves.size()};
+        i.boxes = {boxes_.data() + at.box, i.boxes.size()};
         at.parameter += aligned(i.parameters.size());
         at.fence += i.waits.size();
         at.task += i.needed_tasks.size();
         at.fill += i.fills.size();
-        at.move += i.moves.size();
+        at.box += i.boxes.size();
         return i;
     }
     void forget_consumed() noexcept {
@@ -192,7 +183,7 @@ class InstructionList {
         erase_first(fences_, first_.fence);
         erase_first(tasks_, first_.task);
         erase_first(fills_, first_.fill);
-        erase_first(moves_, first_.move);
+        erase_first(boxes_, first_.box);
         first_ = {};
     }
     template<typename T> static void erase_first(graph::Vector<T>& v, std::size_t count) noexcept {
@@ -213,7 +204,7 @@ class InstructionList {
     graph::Vector<graph::Fence> fences_;
     graph::Vector<graph::TaskNumber> tasks_;
     graph::Vector<Fill> fills_;
-    graph::Vector<BoxMove> moves_;
+    graph::Vector<BoxMove> boxes_;
     Place first_;  ///< what is before it was consumed
 };
 

@@ -1,8 +1,9 @@
-// Tasks that found no memory: their waits, retries and failures.
+#include "kmm/schedule/memory_waits.hpp"
+
 #include <algorithm>
 #include <utility>
 
-#include "kmm/schedule/scheduler.hpp"
+#include "kmm/schedule/notes.hpp"
 
 namespace kmm::schedule {
 
@@ -13,19 +14,62 @@ constexpr std::size_t max_lacking = 16;
 
 }  // namespace
 
-void Scheduler::unblocked(Task& task) {
-    task.blocked = false;
-    --num_blocked_;
-    enqueue(task);
+MemoryWaits::MemoryWaits(Issuer& issuer, Outbox& outbox, memory::Residency& residency, Admission& admission,
+                         ReadyTasks& ready, const SchedulerOptions& options, SchedulerCounters& counters)
+    : issuer_(issuer),
+      outbox_(outbox),
+      residency_(residency),
+      admission_(admission),
+      ready_(ready),
+      options_(options),
+      counters_(counters),
+      memories_(memory::PerMemory<Memory>::of_devices(residency.residents().num_devices())) {}
+
+// --------------------------------------------------------------------------------------------------------------- tasks
+
+void MemoryWaits::wait_for_chunk(Task& task) noexcept {
+    task.blocked = true;
+    ++num_blocked_;
 }
 
-void Scheduler::retry_all() {
+void MemoryWaits::wait(Task& task, bool lacks) {
+    wait_for_chunk(task);
+    ++counters_.memory_waits;
+    if (!task.waited_for_memory) {
+        task.waited_for_memory = true;
+        ++counters_.tasks_waited;
+        outbox_.memory_wait_begins(task);
+        if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+            note_task(*s, trace::What::wait_begins, task);
+    }
+    any_stalled_ = true;
+    if (lacks && stand_aside(task)) return;
+    Memory& m = memories_[task.memory];
+    m.blocked.push_back(&task);
+    m.is_stalled = true;
+}
+
+void MemoryWaits::unblocked(Task& task) {
+    task.blocked = false;
+    --num_blocked_;
+    ready_.add(task);
+}
+
+void MemoryWaits::end(Task& task) {
+    if (!task.waited_for_memory) return;
+    task.waited_for_memory = false;
+    outbox_.memory_wait_ends(task);
+    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
+        note_task(*s, trace::What::wait_ends, task);
+}
+
+void MemoryWaits::retry_all() {
     admission_.room_has_changed();
     if (!any_stalled_) return;
     any_stalled_ = false;
-    for (Queue& q : queues_) {
-        q.stalled = false;
-        for (auto* list : {&q.blocked, &q.lacking}) {
+    for (Memory& m : memories_) {
+        m.is_stalled = false;
+        for (auto* list : {&m.blocked, &m.lacking}) {
             graph::TaskList tasks;
             tasks.swap(*list);
             num_steps_ += tasks.size();
@@ -41,86 +85,73 @@ void Scheduler::retry_all() {
     }
 }
 
-bool Scheduler::waits_for_memory(const Task& task) const {
-    const Queue& q = queues_[task.memory];
-    for (const auto* list : {&q.blocked, &q.lacking})
+bool MemoryWaits::waits(const Task& task) const {
+    const Memory& m = memories_[task.memory];
+    for (const auto* list : {&m.blocked, &m.lacking})
         if (std::find(list->begin(), list->end(), &task) != list->end()) return true;
     return admission_.is_held_back(task);
 }
 
-void Scheduler::begin_memory_wait(Task& task) {
-    if (task.waited_for_memory) return;
-    task.waited_for_memory = true;
-    ++counters_.tasks_waited;
-    outbox_.memory_wait_begins(task);
-    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
-        note_task(*s, trace::What::wait_begins, task);
+void MemoryWaits::may_fit_now() noexcept {
+    tried_ = Tried::nothing;
+    num_compactions_ = 0;
+    bounce_refused_ = false;
+    admission_.stop_giving_way();
 }
 
-void Scheduler::end_memory_wait(Task& task) {
-    if (!task.waited_for_memory) return;
-    task.waited_for_memory = false;
-    outbox_.memory_wait_ends(task);
-    if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
-        note_task(*s, trace::What::wait_ends, task);
-}
+// --------------------------------------------------------------------------------------------------------- more memory
 
-// -------------------------------------------------------------------------------------------------------- more memory
-
-void Scheduler::grow(MemoryIndex memory, std::size_t bytes) {
-    ++in_flight_;
+void MemoryWaits::grow(MemoryIndex memory, std::size_t bytes) {
+    ++num_asked_;
     outbox_.grow(memory, bytes);
 }
 
-bool Scheduler::exchange(MemoryIndex memory, std::size_t bytes) {
+bool MemoryWaits::exchange(MemoryIndex memory, std::size_t bytes) {
     if (!outbox_.exchange(memory, bytes)) return false;
-    ++in_flight_;
+    ++num_asked_;
     return true;
 }
 
-void Scheduler::bounce_came(std::uintptr_t address, std::size_t bytes) {
-    --in_flight_;
+void MemoryWaits::bounce_came(std::uintptr_t address, std::size_t bytes) {
+    --num_asked_;
     bounce_refused_ = bytes == 0;
     residency_.compaction().set_bounce(address, bytes);
     retry_all();
 }
 
-void Scheduler::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
-    --in_flight_;
+void MemoryWaits::grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    --num_asked_;
     if (bytes != 0) may_fit_now();
     residency_.space(memory).grown(address, bytes, sealed);
     retry_all();
 }
 
-// --------------------------------------------------------------------------------------------------- memory of others
-
 /// The task waits for memory that others in the process may hold, and blocks no other task meanwhile. False: no such
 /// wait is possible, or `max_lacking` tasks stand aside already.
-bool Scheduler::stand_aside(Task& task) {
-    Queue& q = queues_[task.memory];
-    if (q.lacking.size() >= max_lacking) return false;
-    if (!q.waits) {
-        const bool patient = task.waits_at_ready >= q.timed_out;
+bool MemoryWaits::stand_aside(Task& task) {
+    Memory& m = memories_[task.memory];
+    if (m.lacking.size() >= max_lacking) return false;
+    if (!m.is_awaited) {
+        const bool patient = task.waits_at_ready >= m.timed_out;
         if (!patient && !admission_.is_front(task)) return false;  // it had its patient wait
         if (!outbox_.await_memory(task.memory, residency_.lacking(), patient)) return false;
-        q.waits = true;
-        q.patient = patient;
-        ++q.num_waits;
+        m.is_awaited = true;
+        m.is_patient = patient;
+        ++m.num_begun;
     }
     admission_.stands_aside(task);
-    q.lacking.push_back(&task);
-    any_stalled_ = true;
+    m.lacking.push_back(&task);
     return true;
 }
 
-void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
-    Queue& q = queues_[memory];
-    q.waits = false;
+void MemoryWaits::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+    Memory& m = memories_[memory];
+    m.is_awaited = false;
     graph::TaskList tasks;
-    tasks.swap(q.lacking);
+    tasks.swap(m.lacking);
     if (bytes != 0) {
         may_fit_now();
-        q.timed_out = 0;
+        m.timed_out = 0;
         residency_.space(memory).given_again(address, bytes, sealed);
         // The oldest, before tasks that need less take it away.
         const auto oldest = std::min_element(tasks.begin(), tasks.end(), [](const Task* a, const Task* b) {
@@ -131,36 +162,25 @@ void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t 
             tasks.erase(oldest);
             first->blocked = false;
             --num_blocked_;
-            try_issue(*first);
+            issuer_.try_issue(*first);
         }
-    } else if (q.patient) {
-        q.timed_out = q.num_waits;
+    } else if (m.is_patient) {
+        m.timed_out = m.num_begun;
     }
     for (Task* t : tasks) {
-        if (bytes == 0 && t->waits_at_ready < q.timed_out && admission_.is_front(*t))
-            fail_for_memory(*t);
-        else
+        if (bytes != 0 || t->waits_at_ready >= m.timed_out || !admission_.is_front(*t)) {
             unblocked(*t);
+            continue;
+        }
+        t->blocked = false;
+        --num_blocked_;
+        issuer_.fail_for_memory(*t);
     }
-    run_steps();
-    retry_all();
 }
 
 // ------------------------------------------------------------------------------------------- nothing left to wait for
 
-/// Nothing but functions of the program runs, and one of them may block until a thread of the program has seen the end
-/// of a task that is held back. A device function that is being launched is no such sign for its own device. False: no
-/// change.
-bool Scheduler::hurry() {
-    if (in_flight_ == 0 || in_flight_ != functions_.count()) return false;
-    bool any = false;
-    for (const MemoryIndex m : queues_.memories())
-        if (m.is_host() || queues_[m].in_flight == 0) any = admission_.hurry(m) || any;
-    return any;
-}
-
-void Scheduler::interval_passed() {
-    const bool has_long_function = functions_.look();
+void MemoryWaits::interval_passed(bool has_long_function) {
     std::optional<TaskNumber> front;
     if (admission_.closed_for() != nullptr || admission_.any_held_back()) front = admission_.front();
     const bool is_stuck = front.has_value() && front == stuck_front_;
@@ -171,18 +191,12 @@ void Scheduler::interval_passed() {
     retry_all();
 }
 
-// Nothing runs that could release memory. A task that was blocked while copies were under way may fit now. Steps, until
-// a task is issued: the front retries alone; after compaction; after one of its chunks has changed places with another,
-// as long as there are such; all other tasks retry without the front, so that these do not evict each other's chunks
-// by turns; the front fails. A swap brings a chunk of the front one memory nearer, and each other step only moves
-// content out of the memory of the tasks that retry, so that this ends. False: no task waits, or only for memory of
-// others in the process.
-bool Scheduler::wait_in_vain() {
+bool MemoryWaits::step_in_vain() {
     if (num_blocked_ == 0 && !admission_.any_held_back()) return false;
     switch (tried_) {
     case Tried::nothing:
         tried_ = Tried::front;
-        do_without_plans();  // the one that needs least may fit, where the one that is planned does not
+        ready_.do_without_plans();  // the one that needs least may fit, where the one that is planned does not
         retry_all();
         try_front();
         return true;
@@ -209,26 +223,27 @@ bool Scheduler::wait_in_vain() {
 
 /// Compacts the memories if their free bytes together suffice for the front. True: something was moved, or a bounce
 /// buffer was asked for.
-bool Scheduler::compact() {
+bool MemoryWaits::compact() {
     // Each compaction makes one free piece, which blocks that are evicted for the front may split again.
     constexpr std::uint32_t most = 8;
     const Task* const front = admission_.closed_for();
     if (front == nullptr || num_compactions_ == most) return false;
+    memory::Compaction& compaction = residency_.compaction();
     std::size_t free_bytes = 0;
-    for (const MemoryIndex m : queues_.memories()) free_bytes += residency_.space(m).free_bytes();
+    for (const MemoryIndex m : memories_.memories()) free_bytes += residency_.space(m).free_bytes();
     if (free_bytes < residency_.block_bytes_missing(*front)) return false;
     std::size_t bounce_bytes = 0;
-    for (const MemoryIndex m : queues_.device_memories())
-        bounce_bytes = std::max(bounce_bytes, residency_.compaction().bounce_bytes_to_compact(m));
+    for (const MemoryIndex m : memories_.device_memories())
+        bounce_bytes = std::max(bounce_bytes, compaction.bounce_bytes_to_compact(m));
     if (ask_for_bounce(bounce_bytes)) return true;
-    bool any = residency_.compaction().compact(MemoryIndex::host());
-    for (const MemoryIndex m : queues_.device_memories()) any = residency_.compaction().compact(m) || any;
+    bool any = compaction.compact(MemoryIndex::host());
+    for (const MemoryIndex m : memories_.device_memories()) any = compaction.compact(m) || any;
     num_compactions_ += any ? 1 : 0;
     return any;
 }
 
 /// Swaps one chunk for the front. True: the copies were requested, or a bounce buffer was.
-bool Scheduler::swap() {
+bool MemoryWaits::swap() {
     Task* const front = admission_.closed_for();
     if (front == nullptr) return false;
     const std::size_t bytes = residency_.compaction().bounce_bytes_to_swap(*front);
@@ -236,49 +251,37 @@ bool Scheduler::swap() {
 }
 
 /// False: the buffer is large enough already, or cannot be had.
-bool Scheduler::ask_for_bounce(std::size_t bytes) {
+bool MemoryWaits::ask_for_bounce(std::size_t bytes) {
     if (bytes <= residency_.compaction().bounce_bytes() || bounce_refused_ || !outbox_.ask_for_bounce(bytes))
         return false;
-    ++in_flight_;
+    ++num_asked_;
     return true;
 }
 
 /// False: it is in no list of ready tasks that miss memory.
-bool Scheduler::try_front() {
-    for (Queue& q : queues_) {
-        if (q.by_age.empty()) continue;
-        Task& first = *q.by_age.begin()->task;
-        if (!admission_.is_front(first)) continue;
-        leave_fetch(first);
-        try_issue(first);
-        return true;
-    }
-    return false;
+bool MemoryWaits::try_front() {
+    Task* const front = ready_.take_front(admission_);
+    if (front != nullptr) issuer_.try_issue(*front);
+    return front != nullptr;
 }
 
 /// False: it is not blocked, or memory of others in the process may still come.
-bool Scheduler::fail_front() {
+bool MemoryWaits::fail_front() {
     Task* first = nullptr;
-    for (Queue& q : queues_) {
-        if (q.waits) return false;
-        num_steps_ += q.blocked.size();
-        for (Task* t : q.blocked)
+    for (const Memory& m : memories_) {
+        if (m.is_awaited) return false;
+        num_steps_ += m.blocked.size();
+        for (Task* t : m.blocked)
             if (first == nullptr || t->place() < first->place()) first = t;
     }
     if (first == nullptr || !admission_.is_front(*first)) return try_front();
-    auto& blocked = queues_[first->memory].blocked;
+    auto& blocked = memories_[first->memory].blocked;
     blocked.erase(std::find(blocked.begin(), blocked.end(), first));
-    fail_for_memory(*first);
-    run_steps();
+    first->blocked = false;
+    --num_blocked_;
+    issuer_.fail_for_memory(*first);
     retry_all();
     return true;
-}
-
-void Scheduler::fail_for_memory(Task& task) {
-    task.blocked = false;
-    --num_blocked_;
-    outbox_.out_of_memory(task);
-    cancel(task);
 }
 
 }  // namespace kmm::schedule

@@ -1,13 +1,14 @@
-// Trace events of the schedule that take more than a line to make.
-#include "kmm/schedule/scheduler.hpp"
+#include "kmm/schedule/notes.hpp"
+
+#include <new>
 
 namespace kmm::schedule {
 
-void Scheduler::note_task(trace::Sink& sink, trace::What what, const Task& task) const {
+void note_task(trace::Sink& sink, trace::What what, const graph::Task& task) noexcept {
     sink.note({.what = what, .from = task.memory, .task = task.number, .bytes = task.missing_bytes});
 }
 
-void Scheduler::note_settled(trace::Sink& sink, const Task& task) const {
+void note_settled(trace::Sink& sink, const graph::Task& task) noexcept {
     const bool well = task.failure == nullptr;
     sink.note({.what = trace::What::settled,
                .flag = well,
@@ -16,11 +17,11 @@ void Scheduler::note_settled(trace::Sink& sink, const Task& task) const {
                .other = well ? 0 : task.failure->root->number});
 }
 
-void Scheduler::note_start(trace::Sink& sink, const Task& task) const {
+void note_start(trace::Sink& sink, const graph::Task& task, const LanePositions& lanes) noexcept {
     FenceSet open;
     try {
         for (const Fence& f : task.fences)
-            if (!passed(f)) open.add(f);
+            if (!lanes.passed(f)) open.add(f);
     } catch (const std::bad_alloc&) {
         // Those that found room are told.
     }

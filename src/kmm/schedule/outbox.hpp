@@ -88,18 +88,13 @@ struct SchedulerOptions {
     const trace::Emitter* trace = &trace::nobody_listens;  ///< outlives the schedule
 };
 
-struct TransferCounters {
-    std::uint64_t copies[memory::num_links] = {};  ///< by memory::Link
-    std::uint64_t bytes[memory::num_links] = {};
-};
-
 struct SchedulerCounters {
     std::uint64_t submitted = 0, succeeded = 0, failed = 0, cancelled = 0, kernels = 0;
     std::uint64_t gathered_bytes = 0, snapshot_bytes = 0;
     std::uint64_t memory_waits = 0;  ///< placements that had to wait
     std::uint64_t tasks_waited = 0;  ///< tasks with such a placement
-    TransferCounters transfers;
-    std::vector<TransferCounters> by_device;
+    memory::LinkCounts transfers;
+    std::vector<memory::LinkCounts> by_device;
 };
 
 }  // namespace kmm::schedule

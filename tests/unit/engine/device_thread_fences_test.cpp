@@ -60,7 +60,7 @@ class Machine {
 
     void copy(LaneId lane, Position position, std::vector<Fence> after = {}) {
         Instruction i;
-        i.op = Instruction::Op::copy;
+        i.op = Instruction::Op::transfer;
         i.lane = lane;
         i.position = position;
         i.waits = after;

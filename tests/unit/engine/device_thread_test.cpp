@@ -125,7 +125,7 @@ struct Fixture {
     /// Of the host's memory to the device's, as far as the thread knows.
     Instruction copy(TaskNumber task = 0) {
         Instruction i;
-        i.op = Instruction::Op::copy;
+        i.op = Instruction::Op::transfer;
         i.lane = up;
         i.position = ++last[kmm::graph::index_of(up)];
         i.task = task;

@@ -23,6 +23,7 @@
 namespace kmm::residency_model {
 
 /// What the program wrote last: one number for each write, 0 for none.
+using kmm::memory::Transfer;
 using Value = std::uint64_t;
 inline constexpr Value garbage = ~Value{0};
 /// What a copy that failed leaves, and a task that failed.
@@ -171,14 +172,8 @@ class Machine final : public Requests {
     };
 
     // ---- Requests
-    Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-               const FenceSet& waits, Task* task) override;
-    Fence gather(Task& task, const Across& across, const FenceSet& waits) override;
-    Fence copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-                     const FenceSet& waits, const kmm::graph::Vector<kmm::graph::TaskNumber>& readers,
-                     std::size_t* bytes) override;
-    Fence copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-                    const FenceSet& waits, Task& task, const kmm::graph::BoxTransfer& part) override;
+    Fence transfer(const Transfer& transfer, const FenceSet& waits) override;
+    const Task* find(kmm::graph::TaskNumber number) noexcept override;
     void grow(MemoryIndex memory, std::size_t bytes) override { growths_.emplace_back(memory, bytes); }
     bool passed(Fence fence) const noexcept override { return lanes_.passed(fence); }
     bool linked(MemoryIndex from, MemoryIndex to) const noexcept override {
@@ -193,6 +188,10 @@ class Machine final : public Requests {
     }
     bool move(const std::vector<Move>& moves, std::uint64_t copied_at, std::size_t fails_one_in);
     void fail_copy(Chunk& chunk, std::uint64_t copied_at);
+    Fence copy(const Transfer& transfer, const FenceSet& waits);
+    Fence gather(const Transfer& transfer, const FenceSet& waits);
+    Fence copy_parts(const Transfer& transfer, const FenceSet& waits);
+    Fence copy_ghost(const Transfer& transfer, const FenceSet& waits);
     bool finds_bad(const Running& running);
     bool has_failed(std::uint64_t task) const { return failed_.count(task) != 0; }
     void step();
@@ -249,6 +248,7 @@ class Machine final : public Requests {
     std::vector<kmm::memory::OwnerPtr> gone_;  ///< copies that were told of them may still stand on lanes
     std::map<const Chunk*, Expected> expected_;
     std::deque<Waiting> told_later_;  ///< of one submit
+    std::vector<kmm::graph::TaskNumber> looked_for_;  ///< by `find`, since parts were copied last
     std::vector<Waiting> waiting_;    ///< submitted, in order, not placed
     std::vector<std::shared_ptr<Running>> pinned_;
     std::vector<std::shared_ptr<Running>> issued_;  ///< that have not executed, the pinned ones included

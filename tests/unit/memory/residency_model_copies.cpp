@@ -26,13 +26,35 @@ bool Machine::move(const std::vector<Move>& moves, std::uint64_t copied_at, std:
     return !fails;
 }
 
-Fence Machine::copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-                    const FenceSet& waits, Task*) {
-    if (from == to) ++counts_.moves;
-    EXPECT_TRUE(chunk.replicas[from].writer_pins == 0 && !chunk.replicas[to].pinned()) << "in use";
+Fence Machine::transfer(const Transfer& t, const FenceSet& waits) {
+    std::size_t bytes = 0;
+    for (const kmm::memory::BoxMove& box : t.boxes) bytes += box.run_bytes;
+    EXPECT_EQ(t.bytes, t.what == Transfer::What::chunk ? t.chunk->size_bytes : bytes) << "all arrays have one axis";
+    switch (t.what) {
+    case Transfer::What::chunk: return copy(t, waits);
+    case Transfer::What::parts: return copy_parts(t, waits);
+    case Transfer::What::ghost: return copy_ghost(t, waits);
+    case Transfer::What::gather: return gather(t, waits);
+    case Transfer::What::task: break;
+    }
+    ADD_FAILURE() << "not asked for by residency";
+    return {};
+}
+
+const Task* Machine::find(kmm::graph::TaskNumber number) noexcept {
+    looked_for_.push_back(number);
+    for (const Waiting& w : waiting_)
+        if (w.task->number == number) return w.task.get();
+    return nullptr;
+}
+
+Fence Machine::copy(const Transfer& t, const FenceSet& waits) {
+    Chunk& chunk = *t.chunk;
+    if (t.from == t.to) ++counts_.moves;
+    EXPECT_TRUE(chunk.replicas[t.from].writer_pins == 0 && !chunk.replicas[t.to].pinned()) << "in use";
     const std::vector<Move> moves{
-        {&chunk, from, to, source, destination, expected_.at(&chunk).units, chunk.lost != nullptr}};
-    const auto lane = static_cast<LaneId>(1000 + 16 * from.index() + to.index());
+        {&chunk, t.from, t.to, t.source, t.destination, expected_.at(&chunk).units, chunk.lost != nullptr}};
+    const auto lane = static_cast<LaneId>(1000 + 16 * t.from.index() + t.to.index());
     ++copies_[chunk.owner];
     return lanes_.put(lane, waits, [this, &chunk, moves, copied_at = chunk.copied_at] {
         --copies_[chunk.owner];
@@ -50,10 +72,14 @@ bool Machine::is_being_written(const Chunk& chunk, const Part& part) const {
     });
 }
 
-Fence Machine::gather(Task& task, const Across& across, const FenceSet& waits) {
-    Chunk& temporary = *task.uses[across.use].chunk;
+Fence Machine::gather(const Transfer& t, const FenceSet& waits) {
+    Task& task = *t.task;
+    Chunk& temporary = *t.chunk;
     std::vector<Move> moves;
-    const kmm::memory::MovedBoxes boxes(task, across);
+    const auto across = std::ranges::find_if(
+        task.across(), [&](const Across& a) { return task.uses[a.use].chunk == &temporary; });
+    const kmm::memory::MovedBoxes boxes(task, *across);
+    EXPECT_EQ(boxes.size(), t.boxes.size());
     for (std::size_t i = 0; i < boxes.size(); ++i) {
         const kmm::graph::BoxTransfer box = boxes[i];
         const Use& piece = task.uses[box.source];
@@ -63,6 +89,8 @@ Fence Machine::gather(Task& task, const Across& across, const FenceSet& waits) {
             ADD_FAILURE() << "gathered from nowhere, or to it";
             continue;
         }
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.boxes[i].source), source + box.source_offset_bytes);
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(t.boxes[i].destination), destination + box.destination_offset_bytes);
         const std::size_t first = box.source_offset_bytes / unit;
         EXPECT_FALSE(is_being_written(*piece.chunk, {first, first + box.size_bytes() / unit}));
         const std::vector<Expected::Unit>& units = expected_.at(piece.chunk).units;
@@ -89,14 +117,14 @@ Fence Machine::gather(Task& task, const Across& across, const FenceSet& waits) {
 }
 
 /// What else the destination holds is lost.
-Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                          std::uintptr_t destination, const FenceSet& waits,
-                          const kmm::graph::Vector<kmm::graph::TaskNumber>& readers, std::size_t* bytes) {
+Fence Machine::copy_parts(const Transfer& t, const FenceSet& waits) {
     ++counts_.parts;
-    EXPECT_FALSE(chunk.replicas[from].pinned() || chunk.replicas[to].pinned()) << "in use";
+    Chunk& chunk = *t.chunk;
+    EXPECT_FALSE(chunk.replicas[t.from].pinned() || chunk.replicas[t.to].pinned()) << "in use";
+    const std::uintptr_t source = chunk.replicas[t.from].address, destination = chunk.replicas[t.to].address;
     const std::vector<Expected::Unit>& units = expected_.at(&chunk).units;
     std::set<std::size_t> read;
-    for (const kmm::graph::TaskNumber number : readers) {
+    for (const kmm::graph::TaskNumber number : std::exchange(looked_for_, {})) {
         const auto reader =
             std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) { return w.task->number == number; });
         EXPECT_TRUE(reader != waiting_.end() && uses(*reader->task, chunk)) << "parts for nobody";
@@ -107,13 +135,19 @@ Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::u
             for (std::size_t k = a.part.begin; k < a.part.end; ++k) read.insert(k);
         }
     }
+    std::set<std::size_t> moved;
+    for (const kmm::memory::BoxMove& box : t.boxes) {
+        const std::size_t offset = reinterpret_cast<std::uintptr_t>(box.source) - source;
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(box.destination) - destination, offset);
+        for (std::size_t k = 0; k < box.run_bytes / unit; ++k) moved.insert(offset / unit + k);
+    }
+    EXPECT_EQ(moved, read);
     std::vector<Move> moves;
     for (const std::size_t k : read)
-        moves.push_back({&chunk, from, to, source + k * unit, destination + k * unit, {units[k]}, false});
-    *bytes += read.size() * unit;
-    const auto lane = static_cast<LaneId>(1400 + from.index());
+        moves.push_back({&chunk, t.from, t.to, source + k * unit, destination + k * unit, {units[k]}, false});
+    const auto lane = static_cast<LaneId>(1400 + t.from.index());
     ++copies_[chunk.owner];
-    return lanes_.put(lane, waits, [this, &chunk, to, destination, moves, copied_at = chunk.copied_at] {
+    return lanes_.put(lane, waits, [this, &chunk, to = t.to, destination, moves, copied_at = chunk.copied_at] {
         --copies_[chunk.owner];
         for (Value& v : memories_.range(to, destination, chunk.size_bytes)) v = garbage;
         if (move(moves, copied_at, 8)) return;
@@ -122,25 +156,29 @@ Fence Machine::copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::u
     });
 }
 
-/// Ghosts: what else the destination holds stays as it is.
-Fence Machine::copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source,
-                         std::uintptr_t destination, const FenceSet& waits, Task& task,
-                         const kmm::graph::BoxTransfer& part) {
+/// What else the destination holds stays as it is.
+Fence Machine::copy_ghost(const Transfer& t, const FenceSet& waits) {
     ++counts_.ghosts;
-    EXPECT_TRUE(from != to && to == task.memory && uses(task, chunk));
-    EXPECT_TRUE(chunk.replicas[from].writer_pins == 0 && chunk.replicas[to].writer_pins == 0) << "in use";
+    Chunk& chunk = *t.chunk;
+    EXPECT_TRUE(t.from != t.to && t.to == t.task->memory && uses(*t.task, chunk));
+    EXPECT_TRUE(chunk.replicas[t.from].writer_pins == 0 && chunk.replicas[t.to].writer_pins == 0) << "in use";
+    EXPECT_EQ(t.boxes.size(), 1u);
+    const auto source = reinterpret_cast<std::uintptr_t>(t.boxes[0].source);
+    const auto destination = reinterpret_cast<std::uintptr_t>(t.boxes[0].destination);
+    const std::size_t offset = source - chunk.replicas[t.from].address;
+    EXPECT_EQ(destination - chunk.replicas[t.to].address, offset);
     const std::vector<Expected::Unit>& units = expected_.at(&chunk).units;
-    const auto begin = units.begin() + static_cast<std::ptrdiff_t>(part.source_offset_bytes / unit);
+    const auto begin = units.begin() + static_cast<std::ptrdiff_t>(offset / unit);
     const std::vector<Move> moves{{&chunk,
-                                   from,
-                                   to,
-                                   source + part.source_offset_bytes,
-                                   destination + part.source_offset_bytes,
-                                   {begin, begin + static_cast<std::ptrdiff_t>(part.size_bytes() / unit)},
+                                   t.from,
+                                   t.to,
+                                   source,
+                                   destination,
+                                   {begin, begin + static_cast<std::ptrdiff_t>(t.bytes / unit)},
                                    false}};
-    const auto lane = static_cast<LaneId>(1600 + 16 * from.index() + to.index());
+    const auto lane = static_cast<LaneId>(1600 + 16 * t.from.index() + t.to.index());
     ++copies_[chunk.owner];
-    return lanes_.put(lane, waits, [this, &chunk, to, moves, copied_at = chunk.copied_at] {
+    return lanes_.put(lane, waits, [this, &chunk, to = t.to, moves, copied_at = chunk.copied_at] {
         --copies_[chunk.owner];
         if (move(moves, copied_at, 6)) return;
         ++counts_.ghosts_failed;

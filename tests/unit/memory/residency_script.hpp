@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ using kmm::memory::PerMemory;
 using kmm::memory::Placement;
 using kmm::memory::Requests;
 using kmm::memory::Residency;
+using kmm::memory::Transfer;
 
 inline constexpr std::size_t unit = 1024;
 inline constexpr MemoryIndex host = MemoryIndex::host();
@@ -46,14 +48,6 @@ class Script final : public Requests {
         Task* task;
         std::uintptr_t source, destination;
     };
-    Fence copy(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-               const FenceSet& waits, Task* task) override {
-        const rmm_test::Spared spared;
-        const Fence fence{static_cast<LaneId>(100 + to.index()), ++position};
-        copies.push_back(
-            {&chunk, from, to, std::vector<Fence>(waits.begin(), waits.end()), fence, task, source, destination});
-        return fence;
-    }
     struct Parts {
         Chunk* chunk;
         MemoryIndex from, to;
@@ -61,14 +55,6 @@ class Script final : public Requests {
         std::vector<Fence> waits;
         Fence fence;
     };
-    Fence copy_parts(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t, std::uintptr_t,
-                     const FenceSet& waits, const kmm::graph::Vector<kmm::graph::TaskNumber>& readers,
-                     std::size_t* bytes) override {
-        const Fence fence{static_cast<LaneId>(100 + to.index()), ++position};
-        parts.push_back({&chunk, from, to, {readers.begin(), readers.end()}, {waits.begin(), waits.end()}, fence});
-        *bytes += 1;
-        return fence;
-    }
     struct Part {
         Chunk* chunk;
         MemoryIndex from, to;
@@ -76,14 +62,6 @@ class Script final : public Requests {
         std::vector<Fence> waits;
         Fence fence;
     };
-    Fence copy_part(Chunk& chunk, MemoryIndex from, MemoryIndex to, std::uintptr_t source, std::uintptr_t destination,
-                    const FenceSet& waits, Task&, const kmm::graph::BoxTransfer& part) override {
-        EXPECT_EQ(source, chunk.replicas[from].address);
-        EXPECT_EQ(destination, chunk.replicas[to].address);
-        const Fence fence{static_cast<LaneId>(100 + to.index()), ++position};
-        ghosts.push_back({&chunk, from, to, part.box, {waits.begin(), waits.end()}, fence});
-        return fence;
-    }
     struct Gather {
         Task* task;
         Chunk* to;
@@ -91,13 +69,50 @@ class Script final : public Requests {
         std::vector<Fence> waits;
         Fence fence;
     };
-    Fence gather(Task& task, const Across& across, const FenceSet& waits) override {
-        const Fence fence{static_cast<LaneId>(100 + task.memory.index()), ++position};
-        Gather& g = gathers.emplace_back();
-        g = {&task, task.uses[across.use].chunk, {}, {waits.begin(), waits.end()}, fence};
-        for (const std::uint32_t part : task.parts_of(across))
-            g.from.emplace_back(task.uses[part].chunk, task.uses[part].memory);
+    Fence transfer(const Transfer& t, const FenceSet& after) override {
+        const rmm_test::Spared spared;
+        const Fence fence{static_cast<LaneId>(100 + t.to.index()), ++position};
+        const std::vector<Fence> waits(after.begin(), after.end());
+        switch (t.what) {
+        case Transfer::What::chunk:
+            copies.push_back({t.chunk, t.from, t.to, waits, fence, t.task, t.source, t.destination});
+            break;
+        case Transfer::What::parts:
+            parts.push_back({t.chunk, t.from, t.to, std::exchange(looked_for, {}), waits, fence});
+            break;
+        case Transfer::What::ghost: ghosts.push_back({t.chunk, t.from, t.to, box_of(t), waits, fence}); break;
+        case Transfer::What::gather: {
+            Gather& g = gathers.emplace_back();
+            g = {t.task, t.chunk, {}, waits, fence};
+            for (const Across& across : t.task->across())
+                for (const std::uint32_t part : t.task->parts_of(across))
+                    if (t.task->uses[across.use].chunk == t.chunk)
+                        g.from.emplace_back(t.task->uses[part].chunk, t.task->uses[part].memory);
+            EXPECT_EQ(g.from.size(), t.boxes.size());
+            break;
+        }
+        case Transfer::What::task: ADD_FAILURE() << "not asked for by residency";
+        }
         return fence;
+    }
+    /// Of an array with one axis.
+    static kmm::detail::Box box_of(const Transfer& t) {
+        const kmm::memory::BoxMove& move = t.boxes[0];
+        EXPECT_EQ(t.boxes.size(), 1u);
+        EXPECT_EQ(move.num_axes, 0u);
+        const std::size_t offset =
+            reinterpret_cast<std::uintptr_t>(move.source) - t.chunk->replicas[t.from].address;
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(move.destination) - t.chunk->replicas[t.to].address, offset);
+        kmm::detail::Box box = t.chunk->box();
+        const std::size_t element = t.chunk->owner->element_bytes;
+        box.begin[0] += static_cast<std::int64_t>(offset / element);
+        box.end[0] = box.begin[0] + static_cast<std::int64_t>(move.run_bytes / element);
+        return box;
+    }
+    const Task* find(kmm::graph::TaskNumber number) noexcept override {
+        looked_for.push_back(number);
+        const auto at = tasks.find(number);
+        return at == tasks.end() ? nullptr : at->second;
     }
     struct Move {
         std::uintptr_t source, destination;
@@ -122,6 +137,8 @@ class Script final : public Requests {
     void residency_changed(Task&) override { changes++; }
     void unblocked(Task& task) override { woken.push_back(&task); }
 
+    std::map<kmm::graph::TaskNumber, Task*> tasks;
+    std::vector<kmm::graph::TaskNumber> looked_for;
     std::vector<Copy> copies;
     std::vector<Move> moves;
     std::vector<Parts> parts;
@@ -158,6 +175,7 @@ class ResidencyTest : public ::testing::Test {
         tasks_.push_back(std::make_unique<Task>());
         Task& t = *tasks_.back();
         t.number = tasks_.size();
+        script_.tasks[t.number] = &t;
         t.memory = m;
         for (const Wanted& w : uses) {
             Use& use = add_use(t, *w.chunk);

@@ -26,18 +26,8 @@ constexpr std::size_t limit = 16 * unit;
 /// Residents alone request nothing but notifications.
 class Told final : public Requests {
   public:
-    Fence copy(Chunk&, MemoryIndex, MemoryIndex, std::uintptr_t, std::uintptr_t, const FenceSet&, Task*) override {
-        return unexpected();
-    }
-    Fence gather(Task&, const kmm::graph::Across&, const FenceSet&) override { return unexpected(); }
-    Fence copy_parts(Chunk&, MemoryIndex, MemoryIndex, std::uintptr_t, std::uintptr_t, const FenceSet&,
-                     const kmm::graph::Vector<kmm::graph::TaskNumber>&, std::size_t*) override {
-        return unexpected();
-    }
-    Fence copy_part(Chunk&, MemoryIndex, MemoryIndex, std::uintptr_t, std::uintptr_t, const FenceSet&, Task&,
-                    const kmm::graph::BoxTransfer&) override {
-        return unexpected();
-    }
+    Fence transfer(const kmm::memory::Transfer&, const FenceSet&) override { return unexpected(); }
+    const Task* find(kmm::graph::TaskNumber) noexcept override { return nullptr; }
     void grow(MemoryIndex, std::size_t) override { unexpected(); }
     bool passed(Fence fence) const noexcept override { return fence.position <= completed; }
     bool linked(MemoryIndex from, MemoryIndex to) const noexcept override {

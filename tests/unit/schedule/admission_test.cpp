@@ -120,7 +120,7 @@ TEST(Admission, only_the_front_fails_for_memory_with_nothing_in_flight_and_those
     for (Chunk& c : small.chunks) s.run(TaskKind::kernel, gpu, {{&c, true, true}});
     s.dispatch();
     EXPECT_TRUE(s.failures.empty()) << "the function may let go of memory";
-    s.scheduler->launched(function, s.scheduler->lane(0, LaneRole::launcher), 1, nullptr, true);
+    s.scheduler->launched(function, s.scheduler->lanes().id(0, LaneRole::launcher), 1, nullptr, true);
     s.finish();
     EXPECT_TRUE(s.scheduler->idle());
     EXPECT_EQ(s.failures.size(), 1u);
@@ -369,7 +369,7 @@ TEST(Admission, while_the_front_is_refused_room_no_other_task_is_given_any) {
     const TaskNumber fits = s.run(TaskKind::kernel, gpu, {{&on_host.chunks[0], false, false}}).number;
     s.dispatch();
     EXPECT_TRUE(s.instructions.empty()) << "there is room, which the front needs";
-    s.scheduler->launched(function, s.scheduler->lane(0, LaneRole::launcher), 1, nullptr, true);
+    s.scheduler->launched(function, s.scheduler->lanes().id(0, LaneRole::launcher), 1, nullptr, true);
     s.finish();
     EXPECT_EQ(s.ran.size(), 3u);
     EXPECT_TRUE(s.is_handed_out(front));

@@ -49,7 +49,7 @@ class Program : public Stage {
     std::size_t num_copies() const {
         return static_cast<std::size_t>(
             std::count_if(instructions.begin(), instructions.end(),
-                          [](const Instruction& i) { return i.op == Instruction::Op::copy; }));
+                          [](const Instruction& i) { return i.is_whole_chunk(); }));
     }
 
     /// As long as the watchdog waits, from a look at the front to the next.

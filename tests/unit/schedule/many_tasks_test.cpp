@@ -101,7 +101,7 @@ TEST(ManyTasks, that_wait_for_the_last_of_many_readers_cost_in_proportion) {
         s.finish();
         EXPECT_EQ(s.ran.size(), ran) << "content was copied over what is being read";
         kmm::graph::Position position = 0;
-        const LaneId lane = s.scheduler->lane(0, LaneRole::launcher);
+        const LaneId lane = s.scheduler->lanes().id(0, LaneRole::launcher);
         for (Task* t : s.launches) {
             s.scheduler->launched(*t, lane, ++position, nullptr, true);
             s.dispatch();

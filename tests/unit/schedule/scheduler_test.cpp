@@ -39,7 +39,7 @@ TEST(Scheduler, a_device_function_is_launched_at_once_unless_it_touches_memory_b
         s.scheduler->advance(s.instructions[0].lane, 1);
         s.dispatch();
         ASSERT_EQ(s.launches, std::vector<Task*>{&second});
-        const LaneId launcher = s.scheduler->lane(0, LaneRole::launcher);
+        const LaneId launcher = s.scheduler->lanes().id(0, LaneRole::launcher);
         s.scheduler->launched(second, launcher, 1, nullptr);
         s.scheduler->advance(launcher, 1);
         s.dispatch();
@@ -56,7 +56,7 @@ TEST(Scheduler, a_device_function_that_left_nothing_on_its_lane_is_not_watched_a
     Task& second = s.submit(TaskKind::device_function, gpu, {{&a.chunks[0], true, false}}, {first.number});
     s.dispatch();
     ASSERT_EQ(s.launches, std::vector<Task*>{&first});
-    const LaneId launcher = s.scheduler->lane(0, LaneRole::launcher);
+    const LaneId launcher = s.scheduler->lanes().id(0, LaneRole::launcher);
     s.scheduler->launched(first, launcher, 1, nullptr, true);
     s.dispatch();
     EXPECT_EQ(s.launches, (std::vector<Task*>{&first, &second}));
@@ -76,7 +76,7 @@ TEST(Scheduler, a_device_function_that_waits_for_memory_that_is_lost_is_never_la
     Task& third = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, false}}, {second.number});
     s.dispatch();
     const auto error = std::make_exception_ptr(std::runtime_error("on purpose"));
-    s.scheduler->task_failed(second, error);
+    s.scheduler->task_failed(second.number, error);
     s.scheduler->lane_failed(s.instructions[0].lane, 1, error);
     s.scheduler->advance(s.instructions[0].lane, 1);
     s.dispatch();
@@ -96,7 +96,7 @@ TEST(Scheduler, a_host_task_starts_when_everything_before_it_is_done_and_its_cop
     s.scheduler->advance(s.instructions[0].lane, s.instructions[0].position);
     s.dispatch();
     ASSERT_EQ(s.instructions.size(), 2u);
-    EXPECT_EQ(s.instructions[1].op, Instruction::Op::copy);
+    EXPECT_TRUE(s.instructions[1].is_whole_chunk());
     EXPECT_TRUE(s.on_host.empty());
     s.scheduler->advance(s.instructions[1].lane, s.instructions[1].position);
     s.dispatch();
@@ -194,7 +194,7 @@ TEST(Scheduler, no_task_fails_for_memory_while_a_copy_is_on_its_way_that_frees_s
     ASSERT_EQ(s.copies(gpu, host), 1u);
     s.scheduler->release(a);
     ASSERT_TRUE(s.scheduler->freed_owners().empty()) << "its copy to the host is on its way";
-    s.scheduler->launched(function, s.scheduler->lane(0, LaneRole::launcher), 1, nullptr, true);
+    s.scheduler->launched(function, s.scheduler->lanes().id(0, LaneRole::launcher), 1, nullptr, true);
     s.dispatch();
     EXPECT_EQ(s.scheduler->counters().failed, 0u);
     s.finish();
@@ -359,8 +359,8 @@ TEST(Scheduler, a_fetch_that_fails_fails_all_tasks_that_were_handed_out_behind_i
     s.dispatch();
     ASSERT_EQ(s.copies(host, gpu), 1u);
     const auto error = std::make_exception_ptr(std::runtime_error("the link is gone"));
-    s.scheduler->task_failed(first, error);
-    s.scheduler->copy_failed(s.scheduler->lane(0, LaneRole::up), 1, error);
+    s.scheduler->task_failed(first.number, error);
+    s.scheduler->copy_failed(s.scheduler->lanes().id(0, LaneRole::up), 1, error);
     s.finish();
     EXPECT_EQ(s.failures.count(first.number), 1u);
     EXPECT_EQ(s.failures.count(second.number), 1u) << "it ran on what never arrived";
@@ -393,7 +393,7 @@ TEST(Scheduler, a_copy_extends_the_one_before_it_where_both_lie_side_by_side_in_
     for (std::size_t i = first; i < s.instructions.size(); ++i) {
         const Instruction& copy = s.instructions[i];
         const Instruction& previous = s.instructions[i - 1];
-        ASSERT_EQ(copy.op, Instruction::Op::copy);
+        ASSERT_TRUE(copy.is_whole_chunk());
         const bool touch =
             i != first && copy.source == previous.source + unit && copy.destination == previous.destination + unit;
         const bool at_border = copy.destination == between;
@@ -428,7 +428,7 @@ TEST(Scheduler, lanes_are_chosen_with_all_tasks_of_a_submit_in_view) {
         ASSERT_EQ(s.instructions.size(), first + tasks.size());
         std::size_t on_first_lane = 0;
         for (std::size_t i = 0; i < 8; ++i)
-            on_first_lane += s.instructions[first + i].lane == s.scheduler->lane(0, LaneRole::compute, 0) ? 1 : 0;
+            on_first_lane += s.instructions[first + i].lane == s.scheduler->lanes().id(0, LaneRole::compute, 0) ? 1 : 0;
         if (foreseen)
             EXPECT_EQ(on_first_lane, 8u) << "the first half of the row";
         else

@@ -148,7 +148,7 @@ class Stage : public Outbox {
     std::size_t copies(MemoryIndex from, MemoryIndex to) const {
         return static_cast<std::size_t>(
             std::count_if(instructions.begin(), instructions.end(), [&](const Instruction& i) {
-                return i.op == Instruction::Op::copy && i.from == from && i.to == to;
+                return i.is_whole_chunk() && i.from == from && i.to == to;
             }));
     }
 
@@ -156,7 +156,7 @@ class Stage : public Outbox {
     void instruct(std::uint32_t, const Instruction& i) override {
         instructions.push_back(i);
         instructions.back().waits = fences_.emplace_back(i.waits.begin(), i.waits.end());
-        instructions.back().moves = moves_.emplace_back(i.moves.begin(), i.moves.end());
+        instructions.back().boxes = boxes_.emplace_back(i.boxes.begin(), i.boxes.end());
     }
     void launch(std::uint32_t, Task& t) override { launches.push_back(&t); }
     void run_on_host(Task& t) override { on_host.push_back(&t); }
@@ -218,7 +218,7 @@ class Stage : public Outbox {
 
   private:
     std::deque<std::vector<Fence>> fences_;  // that instructions point to
-    std::deque<std::vector<kmm::schedule::BoxMove>> moves_;
+    std::deque<std::vector<kmm::schedule::BoxMove>> boxes_;
     std::size_t num_devices_ = 0;
     std::size_t finished_ = 0;
     std::map<MemoryIndex, std::uintptr_t> next_address_;

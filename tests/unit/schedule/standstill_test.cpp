@@ -95,7 +95,7 @@ TEST(Standstill, what_makes_content_goes_where_others_run_at_each_look_and_the_f
             if (others == TaskKind::kernel) return s.complete_one();
             ASSERT_LT(num_ended, s.launches.size());
             Task& function = *s.launches[num_ended++];
-            s.scheduler->launched(function, s.scheduler->lane(0, LaneRole::launcher), ++launched, nullptr, true);
+            s.scheduler->launched(function, s.scheduler->lanes().id(0, LaneRole::launcher), ++launched, nullptr, true);
             s.dispatch();
         };
         one_begins_before_another_ends();
@@ -169,8 +169,8 @@ struct ClosedDevice {
         kmm::graph::Position position = 0;
         for (std::size_t i = 0; i < s.launches.size(); ++i) {
             Task& t = *s.launches[i];
-            s.scheduler->launched(t, s.scheduler->lane(t.memory.device(), LaneRole::launcher), ++position, nullptr,
-                                  true);
+            s.scheduler->launched(t, s.scheduler->lanes().id(t.memory.device(), LaneRole::launcher), ++position,
+                                  nullptr, true);
             s.dispatch();
             s.finish();
         }
@@ -237,7 +237,8 @@ TEST(Standstill, a_front_that_needs_a_whole_memory_gets_it_although_functions_th
             } else {
                 ASSERT_LT(num_ended, s.launches.size());
                 Task& function = *s.launches[num_ended++];
-                s.scheduler->launched(function, s.scheduler->lane(0, LaneRole::launcher), ++launched, nullptr, true);
+                s.scheduler->launched(function, s.scheduler->lanes().id(0, LaneRole::launcher), ++launched, nullptr,
+                                      true);
             }
             s.dispatch();
         };

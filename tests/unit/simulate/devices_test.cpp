@@ -70,9 +70,9 @@ TEST_F(DevicesTest, do_the_work_of_a_lane_in_order_and_see_it_a_little_later) {
 
 TEST_F(DevicesTest, wait_for_the_positions_of_other_lanes) {
     start();
-    put(Instruction::Op::copy, up, {}, 5000);
+    put(Instruction::Op::transfer, up, {}, 5000);
     put(Instruction::Op::kernel, compute, {{up, 1}});
-    put(Instruction::Op::copy, down, {{compute, 1}}, 2000);
+    put(Instruction::Op::transfer, down, {{compute, 1}}, 2000);
     EXPECT_EQ(run(), (Seen{{up, 500}, {compute, 1500}, {down, 1700}}));
 }
 
@@ -82,8 +82,8 @@ TEST_F(DevicesTest, share_themselves_between_kernels_and_a_link_between_directio
     put(Instruction::Op::kernel, compute_1);
     EXPECT_EQ(run(), (Seen{{compute, 2000}, {compute_1, 2000}}));
     start();
-    put(Instruction::Op::copy, up, {}, 8000);
-    put(Instruction::Op::copy, down, {}, 16000);
+    put(Instruction::Op::transfer, up, {}, 8000);
+    put(Instruction::Op::transfer, down, {}, 16000);
     // Eight bytes a nanosecond each for 1000 of them; then the other one has ten.
     EXPECT_EQ(run(), (Seen{{up, 1000}, {down, 1800}}));
 }

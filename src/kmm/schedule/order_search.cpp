@@ -1,4 +1,4 @@
-#include "kmm/schedule/planner.hpp"
+#include "kmm/schedule/order_search.hpp"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace kmm::schedule {
 using graph::Task;
 using Index = Rollout::Index;
 
-void Planner::begin(memory::MemoryIndex memory) {
+void OrderSearch::begin(memory::MemoryIndex memory) {
     memory_ = memory;
     tasks_.clear();
     chunks_.clear();
@@ -19,7 +19,7 @@ void Planner::begin(memory::MemoryIndex memory) {
                    residency_.residents().ticks());
 }
 
-bool Planner::may_have(const Task& task) const noexcept {
+bool OrderSearch::may_have(const Task& task) const noexcept {
     if (task.kind == graph::TaskKind::join) return !task.is_barrier;
     // Regions across chunks have parts, and forms that are chosen when the task is placed.
     if (task.memory != memory_ || !Lookahead::looks_at(task) || !task.across().empty()) return false;
@@ -27,7 +27,7 @@ bool Planner::may_have(const Task& task) const noexcept {
     return task.uses.size() <= Rollout::most_uses && std::ranges::all_of(task.uses, works_on_it);
 }
 
-Index Planner::add(Task& task) {
+Index OrderSearch::add(Task& task) {
     if (task.index_in_plan < tasks_.size() && tasks_[task.index_in_plan] == &task) return task.index_in_plan;
     if (tasks_.size() == most_looked_at || !may_have(task)) return Rollout::none;
     Rollout::Task copy;
@@ -43,7 +43,7 @@ Index Planner::add(Task& task) {
     return index;
 }
 
-Index Planner::add(memory::Chunk& chunk) {
+Index OrderSearch::add(memory::Chunk& chunk) {
     if (chunk.index_in_plan < chunks_.size() && chunks_[chunk.index_in_plan] == &chunk) return chunk.index_in_plan;
     const memory::Replica& replica = chunk.replicas[memory_];
     Rollout::Chunk copy;
@@ -63,7 +63,7 @@ Index Planner::add(memory::Chunk& chunk) {
     return chunk.index_in_plan;
 }
 
-void Planner::add_successors(Index index) {
+void OrderSearch::add_successors(Index index) {
     std::size_t count = 0;
     for (const graph::Predecessor& s : tasks_[index]->successors) {
         if (++count > most_successors) break;
@@ -74,7 +74,7 @@ void Planner::add_successors(Index index) {
 }
 
 /// It is better with fewer than `least_share` of the best one's bytes.
-void Planner::consider(Rollout::Rule rule, double least_share) {
+void OrderSearch::consider(Rollout::Rule rule, double least_share) {
     const auto played = rollout_.play(rule, first_, most_tasks, *this);
     if (played.empty()) return;
     played_.assign(played.begin(), played.end());
@@ -84,7 +84,7 @@ void Planner::consider(Rollout::Rule rule, double least_share) {
     best_bytes_ = bytes;
 }
 
-std::span<Task* const> Planner::make(std::span<Task* const> before) {
+std::span<Task* const> OrderSearch::make(std::span<Task* const> before) {
     victims_.clear();
     residency_.residents().list_victims(memory_, most_victims, victims_);
     for (memory::Chunk* const c : victims_) add(*c);

@@ -16,7 +16,7 @@
 
 namespace kmm::schedule {
 
-class Planner final : private Rollout::Source {
+class OrderSearch final : private Rollout::Source {
   public:
     /// Tasks of a plan. As many as touch what fits into a memory of a few dozen chunks a few times.
     static constexpr std::size_t most_tasks = 256;
@@ -24,7 +24,7 @@ class Planner final : private Rollout::Source {
     /// Ready tasks that are looked at in the beginning.
     static constexpr std::size_t most_ready = Rollout::most_ready;
 
-    explicit Planner(memory::Residency& residency) noexcept : residency_(residency) {}
+    explicit OrderSearch(memory::Residency& residency) noexcept : residency_(residency) {}
     /// Begins a plan for a device's memory.
     void begin(memory::MemoryIndex memory);
     /// Adds a ready task. False: it is of a kind that no plan can have, and there should be none.
