@@ -1,9 +1,10 @@
 // Copies between arrays and memory of the program: tasks of the library's own, one for each chunk concerned, or for
 // several small ones where there are very many.
 //
-// Runs on the calling thread, which waits for the tasks of a copy; they run on the host pool. A copy out reads chunks
-// wherever they are, and begins to write only when every chunk that it reads is known to be good and the call has all
-// the memory that it needs. Copies with device memory of the program are ordered after the caller's stream.
+// Runs on the calling thread, which waits for the tasks of a copy: they run on the host pool, the first one on the
+// calling thread itself where the runtime is idle. A copy out reads chunks wherever they are, and begins to write only
+// when every chunk that it reads is known to be good and the call has all the memory that it needs. Copies with device
+// memory of the program are ordered after the caller's stream.
 #include <algorithm>
 #include <new>
 #include <optional>
@@ -345,8 +346,11 @@ void ArrayCopy::run(DefaultStream stream) {
     make_tasks();
     if (core_.listeners().any())
         for (const std::size_t chunk : chunks_) told_.emplace_back().region = part_of(chunk);
-    core_.commit(*this);
-    if (core_.inside_own_task()) return;
+    if (core_.inside_own_task()) {
+        core_.commit(*this);
+        return;
+    }
+    core_.commit_and_run(*this);
     core_.wait_settled(last(), nullptr, true);  // the tasks use the program's memory
     if (to_user_) throw_failure_of_part();
     // Of a copy in that fails several chunks may have found no memory: the caller is told of all of them.

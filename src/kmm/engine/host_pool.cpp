@@ -32,12 +32,19 @@ struct Helping {
 };
 thread_local Helping helping;
 
+/// Of a thread that would rather run a task than hand it over: see HostPool::RunHere.
+struct Own {
+    const graph::Task* wanted = nullptr;
+    graph::Task* task = nullptr;  ///< in no queue
+};
+thread_local Own own_task;
+
 // What the program's function captured ends inside the task: its destructors are the program's code, and a wait in one
 // of them must be refused, or give its place to another thread, like a wait in the function.
 void end_payload(graph::Task& task, const void* runtime, bool device_views, Workers& workers) noexcept {
     if (!task.has_payload()) return;
     const TaskScope scope(runtime, device_views);
-    const Workers::UserCode user_code(workers);
+    const Workers::UserCode user_code(&workers);
     task.drop_payload();
 }
 
@@ -86,6 +93,11 @@ HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_vie
 // tasks needs no queue and no wake-up. Exceptions: tasks that are queued already go first; and after a second push in
 // the same turn, which may then be long, the kept task is queued for any thread.
 void HostPool::push(std::span<graph::Task* const> tasks) {
+    if (own_task.wanted == tasks.front()) {
+        if (tasks.size() > 1) enqueue(tasks.subspan(1), Caller::goes_on);
+        own_task = {.task = tasks.front()};
+        return;
+    }
     Helping& own = helping;
     if (own.workers != this) return enqueue(tasks, Caller::goes_on);
     own.has_pushed = true;
@@ -127,15 +139,21 @@ void HostPool::run() {
 
 void HostPool::execute(graph::Task& task) {
     if (task.state.load(std::memory_order_relaxed) == graph::TaskState::settled) {
-        end_payload(task, runtime_, device_views_,
-                    *this);  // it was cancelled: only what the user's function captured is left
+        // It was cancelled: only what the program's function captured remains.
+        end_payload(task, runtime_, device_views_, *this);
         mailbox_.discard(task);
         return;
     }
+    run(task, this);
+}
+
+/// `workers`: whose thread gives its place to another while the function waits; null: none does.
+void HostPool::run(graph::Task& task, Workers* workers) {
     const std::int64_t begin_ns = emitter_.sink() != nullptr ? trace::clock_ns() : 0;
     std::exception_ptr error;
     try {
-        run_function(task);
+        const UserCode user_code(workers);
+        call(task);
     } catch (const abi::__forced_unwind&) {
         report_end(task, thread_was_ended(), begin_ns);
         mailbox_.leave_turn();
@@ -147,9 +165,8 @@ void HostPool::execute(graph::Task& task) {
     report_end(task, std::move(error), begin_ns);
 }
 
-void HostPool::run_function(graph::Task& task) {
+void HostPool::call(graph::Task& task) {
     const TaskScope scope(runtime_, device_views_);
-    const UserCode user_code(*this);
     HostResource resource;
     detail::TaskContext context;
     context.resource = &resource;
@@ -173,6 +190,25 @@ void HostPool::report_end(graph::Task& task, std::exception_ptr error, std::int6
     m.task = &task;
     m.error = std::move(error);
     mailbox_.post(std::move(m));
+}
+
+HostPool::RunHere::RunHere(HostPool& pool, const graph::Task& task) noexcept : pool_(pool) {
+    own_task = {.wanted = &task};
+}
+
+HostPool::RunHere::~RunHere() { own_task = {}; }
+
+void HostPool::RunHere::run() {
+    graph::Task* const task = std::exchange(own_task, Own{}).task;
+    if (task == nullptr) return;
+    const auto begun = pool_.begin_beside();
+    if (!begun) return;
+    if (task->state.load(std::memory_order_relaxed) == graph::TaskState::settled)
+        pool_.execute(*task);
+    else
+        pool_.run(*task, of_this_thread());
+    pool_.end_beside(*begun);
+    if (pool_.mailbox_.help_once()) pool_.mailbox_.leave_turn();
 }
 
 // ---------------------------------------------------------------------------------------------------- device functions
@@ -296,7 +332,7 @@ std::exception_ptr LauncherThreads::execute(graph::Task& task, LaneId lane, std:
                      .begin_ns = trace::clock_ns()});
         const TaskStream own{&lanes_.driver(), lanes_.ordinal(device_), stream};
         const TaskScope scope(runtime_, device_views_, &own);
-        const UserCode user_code(*this);
+        const UserCode user_code(this);
         const NamedRange range(nvtx_, task);
         task.in_user_code.store(true, std::memory_order_relaxed);
         runner_.run_device_function(task, device_, stream);

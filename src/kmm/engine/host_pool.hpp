@@ -55,10 +55,28 @@ class HostPool final : public Workers {
     /// Tasks to run, or settled ones whose payloads are to be destroyed: all of them, or none if it throws.
     void push(std::span<graph::Task* const> tasks);
 
+    /// A thread that will wait for a task of the library's own runs it itself, where this thread is the one that hands
+    /// it over: waking a thread of the pool would take longer than a small copy. Not for the program's functions, which
+    /// run on the pool.
+    class RunHere {
+      public:
+        /// Before the task is published. The pool must outlive this.
+        RunHere(HostPool& pool, const graph::Task& task) noexcept;
+        ~RunHere();
+        RunHere(const RunHere&) = delete;
+        RunHere& operator=(const RunHere&) = delete;
+        /// Runs the task, if it was handed over here, and lets the scheduler know.
+        void run();
+
+      private:
+        HostPool& pool_;
+    };
+
   private:
     void run() override;
     void execute(graph::Task& task);
-    void run_function(graph::Task& task);
+    void run(graph::Task& task, Workers* workers);
+    void call(graph::Task& task);
     void report_end(graph::Task& task, std::exception_ptr error, std::int64_t begin_ns);
     graph::Task* help();
 

@@ -26,7 +26,7 @@ constexpr int patience_with_the_busy = 10;
 
 Workers* Workers::of_this_thread() noexcept { return these_workers; }
 
-Workers::UserCode::UserCode(Workers& workers) noexcept : previous_(these_workers) { these_workers = &workers; }
+Workers::UserCode::UserCode(Workers* workers) noexcept : previous_(these_workers) { these_workers = workers; }
 
 Workers::UserCode::~UserCode() { these_workers = previous_; }
 
@@ -160,8 +160,25 @@ void Workers::look() const noexcept {
 /// Under the lock.
 void Workers::end_task() noexcept {
     if (const auto begun = std::exchange(task_begun, std::nullopt)) wake_ups_.task_ends(*begun);
+    tell_if_none_runs();
+}
+
+/// Under the lock.
+void Workers::tell_if_none_runs() noexcept {
     if (drops_queue_ && wake_ups_.running() == 0) [[unlikely]]
         none_runs_.notify_all();
+}
+
+std::optional<std::uint64_t> Workers::begin_beside() noexcept {
+    const locks::Guard guard(mutex_);
+    if (drops_queue_) return std::nullopt;
+    return wake_ups_.task_begins();
+}
+
+void Workers::end_beside(std::uint64_t begun) noexcept {
+    const locks::Guard guard(mutex_);
+    wake_ups_.task_ends(begun);
+    tell_if_none_runs();
 }
 
 void Workers::drop_queue() noexcept {

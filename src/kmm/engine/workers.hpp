@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <list>
+#include <optional>
 #include <span>
 #include <thread>
 
@@ -38,15 +39,20 @@ class Workers {
     /// All that ever ran, those that took the place of a waiting one included.
     std::size_t threads_started() const;
 
+    /// A thread that is none of these begins to run a task that was never queued. Returns the argument for
+    /// `end_beside`; none: no task runs any more.
+    std::optional<std::uint64_t> begin_beside() noexcept;
+    void end_beside(std::uint64_t begun) noexcept;
+
     /// Tasks that no thread has taken are forgotten, and so is what is queued from now on.
     void drop_queue() noexcept;
     /// After `drop_queue`. Not for one of these threads.
     void wait_until_none_runs() noexcept;
 
-    /// Marks the calling thread as running user code for `workers`.
+    /// Marks the calling thread as running user code for `workers`; null: for none.
     class UserCode {
       public:
-        explicit UserCode(Workers& workers) noexcept;
+        explicit UserCode(Workers* workers) noexcept;
         ~UserCode();
         UserCode(const UserCode&) = delete;
         UserCode& operator=(const UserCode&) = delete;
@@ -122,6 +128,7 @@ class Workers {
     graph::Task* take_first(std::size_t* num_woken) KMM_REQUIRES(mutex_);
     /// If the calling thread has one of these tasks, it has ended.
     void end_task() noexcept KMM_REQUIRES(mutex_);
+    void tell_if_none_runs() noexcept KMM_REQUIRES(mutex_);
     void wake(std::size_t num_threads) noexcept KMM_EXCLUDES(mutex_);
     /// There is a task for which no thread is awake or about to be.
     bool stands_still() const noexcept KMM_REQUIRES(mutex_) {

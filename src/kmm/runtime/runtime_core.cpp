@@ -169,6 +169,12 @@ bool RuntimeCore::commit(Batch& batch) {
     return true;
 }
 
+void RuntimeCore::commit_and_run(Batch& batch) {
+    engine::HostPool::RunHere here(engine_.host_pool(), *batch.tasks_.front());
+    commit(batch);
+    here.run();
+}
+
 /// Returns whether nothing was pending.
 bool RuntimeCore::publish(Batch& batch) noexcept {
     if (listeners_.any()) [[unlikely]]

@@ -62,6 +62,9 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     /// Throws what the batch throws, CL and OM, and then no place was taken; or OM, and the runtime is lost.
     /// False, and nothing has changed: the batch was to close the runtime, which is closed.
     bool commit(Batch& batch);
+    /// As `commit`, of tasks of the library's own for which the caller is going to wait: it runs the first one itself
+    /// if that can begin at once, rather than wake another thread.
+    void commit_and_run(Batch& batch);
     /// Commits a task that does nothing: see JoinBatch.
     TaskNumber submit_join(const graph::Predecessors& predecessors, bool barrier);
     void release_array(memory::Array* array) noexcept;

@@ -69,7 +69,7 @@ class TestWorkers final : public Workers {
   private:
     void run() override {
         while (Task* const task = take()) {
-            const UserCode user_code(*this);
+            const UserCode user_code(this);
             function_(*this, *task);
         }
         ++ended_;
