@@ -31,7 +31,7 @@ class MemoryIndex {
     constexpr bool is_host() const noexcept { return index_ == 0; }
     constexpr bool is_device() const noexcept { return index_ != 0; }
     /// The device whose memory it is. Only of a device's.
-    constexpr std::uint32_t device() const noexcept { return index_ - 1; }
+    constexpr std::uint32_t device() const noexcept { return index_ - 1u; }
     /// Its name in public interfaces.
     constexpr MemoryId id() const { return is_host() ? MemoryId::host() : MemoryId(DeviceId(device())); }
     /// Its place among all memories of the runtime: the host's comes first, then the devices' in order.
@@ -42,8 +42,8 @@ class MemoryIndex {
 
   private:
     friend class MemoryRange;
-    explicit constexpr MemoryIndex(std::uint32_t index) noexcept : index_(index) {}
-    std::uint32_t index_ = 0;
+    explicit constexpr MemoryIndex(std::uint32_t index) noexcept : index_(static_cast<std::uint16_t>(index)) {}
+    std::uint16_t index_ = 0;  // records keep many
 };
 
 /// Memories of a runtime in the order of their indices, for loops.

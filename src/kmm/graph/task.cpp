@@ -109,7 +109,6 @@ void Task::recycle() noexcept {
     planned_at = 0;
     is_barrier = fills_temporary = for_snapshot = announced = false;
     in_fetch_queue = blocked = waited_for_memory = enables = is_unplaced = false;
-    unpassed_fences = 0;
     missing_bytes = 0;
     moved_bytes = 0;
     held_bytes = 0;

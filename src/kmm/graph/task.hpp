@@ -154,6 +154,8 @@ struct Failure {
     std::exception_ptr error;    ///< as above, under the root's mutex
 };
 
+// What a task does, by its kind.
+
 struct Kernel {
     const void* function = nullptr;
     std::uint32_t grid[3] = {1, 1, 1};
@@ -167,6 +169,12 @@ struct Kernel {
 struct Function {
     detail::TaskBody body;
     void* payload = nullptr;
+    std::uint32_t unpassed_fences = 0;  ///< that it still waits for on the host
+    std::uint32_t began_at_look = 0;    ///< once it runs: see schedule::RunningFunctions
+};
+
+struct Join {
+    std::uint32_t num_settled_before;  ///< how many of its first predecessors settled
 };
 
 using TaskList = Vector<Task*>;
@@ -184,81 +192,76 @@ struct alignas(RecordMemory::alignment_bytes) ColdPart {
     /// Of a device function: not settled when it was issued, and a failure there skips it.
     List<TaskNumber> open_data_predecessors{own_memory};
     std::shared_ptr<const Unworded> unworded;  ///< what the task itself ended with, unless `thrown` says it
+    std::int64_t waits_for_memory_ns = 0;      ///< since when, by engine::now_ns, while `waited_for_memory`
 };
 
-/// Fields that are used together lie together: first what every step of the schedule looks at, last what messages and
-/// functions need.
-struct Task {
+// The three parts of a task's record. Fields that are used together lie together, those that every step of the schedule
+// looks at first.
+
+/// What is fixed when the task takes its place: which chunks it uses, and what it comes after.
+struct TaskRequest {
     RecordMemory own_memory;  ///< of the lists, and of what is given to a function or kernel
     ColdPart* cold = nullptr;
-
-    // ---- identity
     TaskNumber number = 0;
-    std::atomic<TaskState> state{TaskState::waiting};
     TaskKind kind = TaskKind::join;
-    std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
-    std::uint32_t chunk_index = 0;
-    memory::MemoryIndex memory;  ///< that it runs in
-    union {
-        std::uint32_t unpassed_fences = 0;  ///< of a function: fences that it still waits for on the host
-        std::uint32_t kernel_times;         ///< of a kernel: schedule::KernelTimes::Id
-        std::uint32_t num_settled_before;   ///< of a join: how many of its first predecessors settled
-    };
-
-    // ---- order
-    std::uint32_t unissued_predecessors = 0;
-    std::uint32_t unsettled_predecessors = 0;
-    List<Use, UseOfReserve::no> uses{own_memory};
+    bool is_barrier : 1 = false;                     ///< a join that waits for everything with a lower number
+    bool fills_temporary : 1 = false;                ///< of a transfer: else it brings back what was written into one
+    bool for_snapshot : 1 = false;                   ///< of a transfer: it keeps what its submit writes
+    memory::MemoryIndex memory;                      ///< that it runs in
+    std::uint32_t chunk_index = 0;                   ///< which task of its submit it is
+    List<Use, UseOfReserve::no> uses{own_memory};    ///< the place in each is the schedule's
     List<View, UseOfReserve::no> views{own_memory};  ///< one for each access of the program
     TaskEdges predecessors{own_memory};              ///< does not grow once the scheduler has the task
-    Successors successors;
-    /// Fences that its work waits for; once its position is known, the fences that mean that it is done.
-    FenceSet fences;
-    union {
-        std::int64_t waits_for_memory_ns = 0;  ///< since when, by engine::now_ns; until it is issued
-        Position position;                     ///< on `lane`, from then on
-    };
-    LaneId lane = LaneId::none;
-    std::uint16_t planned_at = 0;      ///< position in its memory's plan, from 1; 0: none
-    std::uint16_t index_in_plan = 0;   ///< while a plan is made that looks at it (schedule/order_search.hpp)
-    bool is_barrier : 1 = false;       ///< a join that waits for everything with a lower number
-    bool fills_temporary : 1 = false;  ///< of a transfer: else it brings back what was written into one
-    bool for_snapshot : 1 = false;     ///< of a transfer: it keeps what its submit writes
-    bool announced : 1 = false;        ///< its successors know its positions
+    std::size_t held_bytes = 0;                      ///< by the program, when it submitted the task: graph::HeldBytes
+    TaskNumber comes_before = 0;                     ///< a helper: the first number of those that come after it
+    TaskNumber made_for = 0;                         ///< a helper: whose failure its own is
+};
+
+/// How far it is: the schedule's, but for the atomics.
+struct TaskProgress {
+    std::atomic<TaskState> state{TaskState::waiting};
+    std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
+    bool announced : 1 = false;             ///< its successors know its positions
     bool in_fetch_queue : 1 = false;
     bool blocked : 1 = false;
     bool waited_for_memory : 1 = false;  ///< the runtime was told that it waits, and not yet that it has what it needs
     bool enables : 1 = false;            ///< with `moved_bytes`: see schedule::ReadyTask
     bool makes : 1 = false;              ///< likewise
     bool is_unplaced : 1 = false;        ///< schedule::Ahead knows it, and it has not been given its memory
-    TaskWaiter* waiters = nullptr;       ///< threads that wait for it: see detail::SettledWaits
-
-    // ---- readiness (schedule)
-    std::size_t missing_bytes = 0;  ///< memory::Residency::missing_bytes
-    std::uint32_t ready_at = 0;     ///< how many had become ready before it; may wrap: it decides between tasks only
-    union {
-        std::uint32_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
-        std::uint32_t began_at_look;       ///< of a function, once it runs: see schedule::RunningFunctions
-    };
-    std::size_t moved_bytes = 0;      ///< memory::Residency::moved_bytes, in the fetch queue
-    std::size_t held_bytes = 0;       ///< what the program held when it submitted the task: see graph::HeldBytes
-    TaskNumber last_when_queued = 0;  ///< the latest task when this one came into a fetch queue first
-    TaskNumber comes_before = 0;      ///< a helper: the first number of those that come after it
-
-    // ---- result
+    LaneId lane = LaneId::none;
+    std::uint16_t planned_at = 0;     ///< position in its memory's planned order, from 1; 0: none
+    std::uint16_t index_in_plan = 0;  ///< while an order is looked for (schedule/order_search.hpp)
+    std::uint32_t unissued_predecessors = 0;
+    std::uint32_t unsettled_predecessors = 0;
+    std::uint32_t kernel_times = 0;  ///< of a kernel: schedule::KernelTimes::Id
+    Successors successors;
+    /// Fences that its work waits for; once its position is known, the fences that mean that it is done.
+    FenceSet fences;
+    Position position = 0;             ///< on `lane`, once it is issued
+    TaskWaiter* waiters = nullptr;     ///< threads that wait for it: see detail::SettledWaits
+    std::size_t missing_bytes = 0;     ///< memory::Residency::missing_bytes
+    std::size_t moved_bytes = 0;       ///< memory::Residency::moved_bytes, in the fetch queue
+    std::uint32_t ready_at = 0;        ///< how many had become ready before it; may wrap: it decides between tasks only
+    std::uint32_t waits_at_ready = 0;  ///< how many waits for others' memory had begun when it became ready
+    TaskNumber last_when_queued = 0;   ///< the latest task when this one came into a fetch queue first
     std::shared_ptr<Failure> failure;
     std::exception_ptr thrown;       ///< what the task itself ended with, as far as it is known
-    TaskNumber made_for = 0;         ///< a helper: whose failure its own is
     Task* next_published = nullptr;  ///< of the tasks that the scheduler is told of together
+};
 
-    // ---- what it does
+/// What runs, and what it is called.
+struct TaskWork {
+    explicit TaskWork(RecordMemory& memory) noexcept : layouts(memory), patches(memory), function() {}
+    ~TaskWork() {}
+
     /// Set when it is placed: of a function one for each view, of a transfer for each use, of a kernel none.
     void** addresses = nullptr;
-    List<AccessLayout, UseOfReserve::no> layouts{own_memory};  ///< of functions, and in debug mode
-    List<AddressPatch, UseOfReserve::no> patches{own_memory};  ///< of kernels
+    List<AccessLayout, UseOfReserve::no> layouts;  ///< of functions, and in debug mode
+    List<AddressPatch, UseOfReserve::no> patches;  ///< of kernels
     union {
-        Function function;
-        Kernel kernel;  ///< of TaskKind::kernel, once `set_kernel` was called
+        Function function;  ///< of a transfer too, on a memory without lanes
+        Kernel kernel;      ///< of TaskKind::kernel, once `set_kernel` was called
+        Join join;          ///< of TaskKind::join, once the schedule knows it
     };
     /// Of kernels that a device function launched, on a driver that asks about them: written before they count as
     /// completed.
@@ -267,8 +270,10 @@ struct Task {
     SubmitInfoRef info;
     ResourceId where;
     DomainChunk chunk;
+};
 
-    Task() noexcept : function() {}
+struct Task : TaskRequest, TaskProgress, TaskWork {
+    Task() noexcept : TaskWork(own_memory) {}
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
     ~Task();
@@ -335,9 +340,10 @@ struct Task {
     void** allocate_addresses(std::size_t count) {
         return static_cast<void**>(own_memory.take(count * sizeof(void*), alignof(void*), true));
     }
+    bool runs_function() const noexcept { return kind != TaskKind::kernel && kind != TaskKind::join; }
     /// Whether what a function was given must be destroyed.
     bool has_payload() const noexcept {
-        return kind != TaskKind::kernel && function.payload != nullptr && function.body.destroy != nullptr;
+        return runs_function() && function.payload != nullptr && function.body.destroy != nullptr;
     }
     void drop_payload() noexcept {
         if (has_payload()) destroy_payload();

@@ -97,7 +97,7 @@ void Outgoing::out_of_memory(Task& task) {
 }
 
 void Outgoing::memory_wait_ends(Task& task) noexcept {
-    const std::int64_t waited = engine::now_ns() - task.waits_for_memory_ns;
+    const std::int64_t waited = engine::now_ns() - task.cold->waits_for_memory_ns;
     memory_waits_.sum_ns += waited;
     memory_waits_.longest_ns = std::max(memory_waits_.longest_ns, waited);
     ++memory_waits_.count;

@@ -78,7 +78,9 @@ class Outgoing final : public schedule::Outbox {
     std::shared_ptr<graph::Failure> find_failure(TaskNumber number) override { return books_.failure_of(number); }
     void out_of_memory(Task& task) override;
     std::exception_ptr no_host_memory() noexcept override { return books_.no_host_memory(); }
-    void memory_wait_begins(Task& task) noexcept override { task.waits_for_memory_ns = engine::now_ns(); }
+    void memory_wait_begins(Task& task) override {
+        task.cold_part(graph::UseOfReserve::yes).waits_for_memory_ns = engine::now_ns();
+    }
     void memory_wait_ends(Task& task) noexcept override;
     void kernel_failed(Task& task, std::exception_ptr thrown) override {
         words_.note_thrown_by_kernel(task, std::move(thrown));

@@ -56,7 +56,7 @@ void LanePositions::watch(Fence fence, graph::Task& task) {
     auto& watchers = at(fence.lane).watchers;
     watchers.push_back({fence.position, &task});
     std::push_heap(watchers.begin(), watchers.end(), std::greater<>());
-    ++task.unpassed_fences;
+    ++task.function.unpassed_fences;
 }
 
 bool LanePositions::advance(LaneId lane, Position completed) noexcept {

@@ -59,7 +59,7 @@ class LanePositions {
     void was_filled(LaneId lane, Position position) noexcept { progress_[index_of(lane)].issued = position; }
     /// In the order of positions.
     void add(LaneId lane, const InFlight& work);
-    /// The task waits for one fence more (`Task::unpassed_fences`), unless that has passed. O(log such tasks).
+    /// The task waits for one fence more (`Function::unpassed_fences`), unless that has passed. O(log such tasks).
     void watch(Fence fence, graph::Task& task);
 
     /// All up to there is done. False: that was known.

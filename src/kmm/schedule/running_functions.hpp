@@ -13,13 +13,13 @@ namespace kmm::schedule {
 class RunningFunctions {
   public:
     void began(graph::Task& task) noexcept {
-        task.began_at_look = num_looks_;
+        task.function.began_at_look = num_looks_;
         ++count_;
         ++count_since_look_;
     }
     void ended(const graph::Task& task) noexcept {
         --count_;
-        if (task.began_at_look == num_looks_) --count_since_look_;
+        if (task.function.began_at_look == num_looks_) --count_since_look_;
     }
     std::uint64_t count() const noexcept { return count_; }
 
@@ -32,7 +32,7 @@ class RunningFunctions {
         return any;
     }
     /// Whether the task was among those that made `look` true the last time it was.
-    bool has_run_long(const graph::Task& task) const noexcept { return task.began_at_look < long_before_; }
+    bool has_run_long(const graph::Task& task) const noexcept { return task.function.began_at_look < long_before_; }
 
   private:
     std::uint64_t count_ = 0;

@@ -81,6 +81,7 @@ void Scheduler::submit(Task& task) {
             if (!lanes_.passed(f)) task.fences.add(f);
     });
     if (task.unissued_predecessors == 1) ready_.notice_last_predecessor(task);
+    if (task.kind == TaskKind::join) task.join.num_settled_before = 0;
     if (task.is_barrier) {
         auto at = barriers_.end();
         while (at != barriers_.begin() && (*(at - 1))->number > task.number) --at;
@@ -461,7 +462,7 @@ void Scheduler::list_needed(Task& task) {
         // Of a join its predecessors are listed. The settled ones at the front are skipped from now on, so that a scan
         // is bounded by the tasks under way.
         graph::TaskEdges& joined = before->predecessors;
-        std::uint32_t& first = before->num_settled_before;
+        std::uint32_t& first = before->join.num_settled_before;
         while (first != joined.size() && table_.find(joined[first].number) == nullptr) ++first;
         for (std::size_t i = first; i != joined.size(); ++i)
             if (joined[i].data && table_.find(joined[i].number) != nullptr) needed_tasks_.push_back(joined[i].number);
@@ -471,7 +472,7 @@ void Scheduler::list_needed(Task& task) {
 /// No thread waits for the fences: the lanes tell when they pass.
 void Scheduler::start_when_passed(Task& task) {
     for (const Fence& f : task.fences) lanes_.watch(f, task);
-    if (task.unpassed_fences == 0) start(task);
+    if (task.function.unpassed_fences == 0) start(task);
 }
 
 /// Its inputs are there, or it has failed meanwhile.
@@ -506,7 +507,7 @@ void Scheduler::advance(LaneId lane, Position completed) {
         }
     }
     while (Task* const task = lanes_.take_watcher(lane))
-        if (--task->unpassed_fences == 0) start(*task);
+        if (--task->function.unpassed_fences == 0) start(*task);
     run_steps();
     waits_.retry_all();
 }

@@ -234,6 +234,7 @@ struct HostTask {
     std::function<void()> function;
 
     explicit HostTask(std::function<void()> f = [] {}) : function(std::move(f)) {
+        record.kind = kmm::graph::TaskKind::host;
         record.function.payload = this;
         record.function.body.run = [](void* self, kmm::detail::TaskContext&) {
             static_cast<HostTask*>(self)->function();

@@ -13,7 +13,7 @@ using kmm::memory::MemoryIndex;
 using kmm::memory::MemoryRange;
 using kmm::memory::PerMemory;
 
-static_assert(std::is_trivially_copyable_v<MemoryIndex> && sizeof(MemoryIndex) == sizeof(std::uint32_t));
+static_assert(std::is_trivially_copyable_v<MemoryIndex> && sizeof(MemoryIndex) == sizeof(std::uint16_t));
 static_assert(!std::is_convertible_v<int, MemoryIndex> && !std::is_constructible_v<MemoryIndex, std::uint32_t>,
               "a number says nothing about whether it counts devices or memories");
 static_assert(!std::is_convertible_v<MemoryIndex, std::uint32_t>);

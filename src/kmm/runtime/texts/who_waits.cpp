@@ -20,7 +20,7 @@ constexpr std::size_t most_predecessors = 3;
 constexpr std::size_t most_tasks = 5;
 
 std::string lanes_text(const Task& task) {
-    return driver::format("waits for {} lanes of devices to reach what it needs", task.unpassed_fences);
+    return driver::format("waits for {} lanes of devices to reach what it needs", task.function.unpassed_fences);
 }
 
 }  // namespace
@@ -60,13 +60,13 @@ std::string WhoWaits::waits_for_text(const Task& task, const schedule::Scheduler
     switch (task.state.load(std::memory_order_relaxed)) {
     case TaskState::settled: return "is done";
     case TaskState::launching:
-        if (task.unpassed_fences != 0) return lanes_text(task);
+        if (task.function.unpassed_fences != 0) return lanes_text(task);
         return in_user_code ? "its device function is running"
                             : "waits for a launcher thread, or for work that its inputs come from to be handed out";
     case TaskState::issued:
         if (task.kind != TaskKind::host && task.lane != graph::LaneId::none)
             return "was handed to the device, which has not finished it";
-        if (task.unpassed_fences != 0) return lanes_text(task);
+        if (task.function.unpassed_fences != 0) return lanes_text(task);
         return in_user_code ? "its host function is running" : "waits for a thread of the host pool";
     case TaskState::ready:
         if (scheduler.is_held_back(task)) return "is held back: earlier tasks need the memory that it would take";
