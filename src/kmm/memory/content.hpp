@@ -62,7 +62,7 @@ inline NextUses::Use next_use_of(const graph::Task& task, const graph::Use& use)
 inline bool may_have_taken(const graph::Use& use, std::uint64_t copied_at) noexcept {
     return use.needs_content && use.content_at >= copied_at && use.replaced_at < copied_at;
 }
-/// Whether a placed task may have read a part that was to come to `m` (Requests::copy_part).
+/// Whether a placed task may have read a part that was to come to `m` (Transfer::What::ghost).
 inline bool may_have_taken_part(const graph::Use& use, MemoryIndex m, std::uint64_t copied_at) noexcept {
     return use.place == graph::Use::Place::ghost && use.memory == m && use.content_at >= copied_at;
 }

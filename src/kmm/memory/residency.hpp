@@ -75,8 +75,8 @@ class Residency {
     /// The copy requested at `copied_at` (Chunk::copied_at) did not happen. What later copies and writes may have made
     /// of it counts as spoiled too; if no good content is left, the chunk is lost until it is replaced.
     void copy_failed(Chunk& chunk, std::uint64_t copied_at, const std::shared_ptr<graph::RootFailure>& cause);
-    /// The part requested at `copied_at` (Requests::copy_part) did not come to that memory. Nothing else is concerned:
-    /// ghosts are no source of anything.
+    /// The part requested at `copied_at` (Transfer::What::ghost) did not come to that memory. Nothing else is
+    /// concerned: ghosts are no source of anything.
     void part_failed(Chunk& chunk, MemoryIndex m, std::uint64_t copied_at);
 
     /// Entries of lists and trees examined so far, for tests of the complexity.

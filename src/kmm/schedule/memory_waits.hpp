@@ -69,7 +69,7 @@ class MemoryWaits {
     /// with another, as long as there are such; all other tasks retry without the front, so that these do not evict
     /// each other's chunks by turns; the front fails. A swap brings a chunk of the front one memory nearer, and each
     /// other step only moves content out of the memory of the tasks that retry, so that this ends. False: no task
-    /// waits, or only for memory of others in the process.
+    /// waits, or memory of others in the process may still come.
     bool step_in_vain();
     /// Scheduler::interval_passed. `has_long_function`: one of the program has run for the whole interval.
     void interval_passed(bool has_long_function);

@@ -39,7 +39,7 @@ class Transfers {
     /// What was put on the lane up to the position did not happen: tasks that were issued behind a transfer would take
     /// what never arrived for the content, and fail. O(what is in flight on the lane, and uses of unsettled tasks).
     void lane_failed(LaneId lane, Position position, const std::exception_ptr& error);
-    /// Likewise, for what has exactly this position.
+    /// Likewise, for the one that has exactly this position, unless it is the work of a task, which fails by itself.
     void failed(LaneId lane, Position position, const std::exception_ptr& error);
 
   private:
