@@ -133,16 +133,16 @@ TEST_F(LanePositionsTest, a_task_is_taken_once_for_each_fence_that_was_open_when
     Task task;
     ASSERT_TRUE(lanes.advance(up, 1));
     lanes.watch({up, 1}, task);
-    EXPECT_EQ(task.unpassed_fences, 0u) << "it has passed";
+    EXPECT_EQ(task.function.unpassed_fences, 0u) << "it has passed";
     lanes.watch({up, 2}, task);
     lanes.watch({down, 1}, task);
-    EXPECT_EQ(task.unpassed_fences, 2u);
+    EXPECT_EQ(task.function.unpassed_fences, 2u);
     ASSERT_TRUE(lanes.advance(up, 9));
     EXPECT_EQ(lanes.take_watcher(up), &task);
     EXPECT_EQ(lanes.take_watcher(up), nullptr);
     ASSERT_TRUE(lanes.advance(down, 1));
     EXPECT_EQ(lanes.take_watcher(down), &task);
-    EXPECT_EQ(task.unpassed_fences, 2u) << "the caller counts those that are taken";
+    EXPECT_EQ(task.function.unpassed_fences, 2u) << "the caller counts those that are taken";
 }
 
 }  // namespace
