@@ -23,6 +23,16 @@ function(kmm_library_version target)
   set_target_properties(${target} PROPERTIES VERSION ${version} SOVERSION ${PROJECT_VERSION_MAJOR})
 endfunction()
 
+# kmm_direct_calls(targets...): functions of a source of a shared library call each other without a detour, and may be inlined,
+# as Clang does anyway. A program that puts others in their place must give them the same meaning.
+function(kmm_direct_calls)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    foreach(target ${ARGN})
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
+    endforeach()
+  endif()
+endfunction()
+
 # kmm_bind_older_libstdcxx(targets...): wheels run with an older libstdc++ than the one that they are built with. Not only in
 # wheels: a build with KMM_PYTHON tests what they hold, and the compiler's cache serves both.
 function(kmm_bind_older_libstdcxx)

@@ -346,11 +346,13 @@ void ArrayCopy::run(DefaultStream stream) {
     make_tasks();
     if (core_.listeners().any())
         for (const std::size_t chunk : chunks_) told_.emplace_back().region = part_of(chunk);
-    if (core_.inside_own_task()) {
+    // The caller's stream may take long: then a thread of the pool waits for it, and this one for the tasks.
+    const bool is_behind_work = after_ && !after_->passed();
+    if (core_.inside_own_task() || is_behind_work)
         core_.commit(*this);
-        return;
-    }
-    core_.commit_and_run(*this);
+    else
+        core_.commit_and_run(*this);
+    if (core_.inside_own_task()) return;
     core_.wait_settled(last(), nullptr, true);  // the tasks use the program's memory
     if (to_user_) throw_failure_of_part();
     // Of a copy in that fails several chunks may have found no memory: the caller is told of all of them.

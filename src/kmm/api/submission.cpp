@@ -35,6 +35,8 @@ Region region_of(const Box& box, std::size_t rank) {
     return r;
 }
 
+}  // namespace
+
 /// One draft of each thread is kept: its vectors have grown to what the program's submits need.
 class KeptDraft final : public KeptBooks {
   public:
@@ -45,8 +47,12 @@ class KeptDraft final : public KeptBooks {
     }
     Submission::Draft* take() {
         // None: the first submit, or a mapping of the program submits by itself.
-        Submission::Draft* const kept = draft_.exchange(nullptr, std::memory_order_acquire);
-        return kept != nullptr ? kept : new Submission::Draft;
+        Submission::Draft* kept = draft_.exchange(nullptr, std::memory_order_acquire);
+        if (kept == nullptr) {
+            kept = new Submission::Draft;
+            kept->keeper = this;
+        }
+        return kept;
     }
     void keep(Submission::Draft* draft) noexcept { delete draft_.exchange(draft, std::memory_order_acq_rel); }
 
@@ -55,6 +61,8 @@ class KeptDraft final : public KeptBooks {
 
     std::atomic<Submission::Draft*> draft_{nullptr};
 };
+
+namespace {
 
 /// Of the process: where KMM_RANGE_CHECK has warned.
 struct WarnedPlaces {
@@ -80,12 +88,12 @@ Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool 
 }
 
 Submission::~Submission() {
-    const bool is_large = draft_->is_large();
+    KeptDraft* const keeper = draft_->is_large() ? nullptr : draft_->keeper;
     draft_->clear();
-    if (is_large)
-        delete draft_;
+    if (keeper != nullptr) [[likely]]
+        keeper->keep(draft_);
     else
-        kept_draft().keep(draft_);
+        delete draft_;
 }
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk, const TaskSize& size) {
@@ -247,8 +255,8 @@ void Submission::Draft::bind_first_writes() {
 }
 
 void Submission::Draft::find_bindings() {
-    for (std::size_t i = 0; i < accesses.size(); ++i) {
-        DraftAccess& a = accesses[i];
+    plan::Request* request = wanted.data();
+    for (DraftAccess& a : accesses) {
         if (Binding* const bound = a.array->binding(); bound != nullptr) [[likely]]
             a.binding = bound;
         else if (a.binding == nullptr)
@@ -259,8 +267,8 @@ void Submission::Draft::find_bindings() {
                                                  "content to an array of this runtime",
                                                  a.array->name(), a.binding->runtime->platform().number(),
                                                  core->platform().number()));
-        wanted[i].layout = a.binding->layout.get();
-        wanted[i].histories = &a.binding->histories;
+        request->layout = a.binding->layout.get();
+        request++->histories = &a.binding->histories;
     }
 }
 
@@ -347,12 +355,6 @@ void Submission::Draft::make_temporaries() {
 
 // ---------------------------------------------------------------------------------------------------- the order
 
-/// Done when all tasks are; a single one stands for the submit itself.
-void Submission::Draft::add_join() {
-    const std::size_t count = tasks().size();
-    if (count > 1) add_task({.num_edges = count}).predecessors.reserve(count);
-}
-
 void Submission::Draft::check() {
     find_bindings();
     make_plan();
@@ -365,7 +367,7 @@ void Submission::Draft::check() {
     }
 }
 
-void Submission::Draft::bind() {
+void Submission::Draft::bind_new() {
     for (NewBinding& n : bindings) {
         const memory::Array& data = *n.binding->data;
         if (!n.array->bind(n.binding))
@@ -538,7 +540,9 @@ EventId Submission::commit() {
     d.submit_begin_ns = core.listeners().any() ? trace::clock_ns() : 0;
     core.admit();
     d.share_info();
-    d.add_join();
+    // Done when all tasks are; a single one stands for the submit itself.
+    if (const std::size_t count = d.tasks().size(); count > 1)
+        d.add_task({.num_edges = count}).predecessors.reserve(count);
     core.commit(d);
     return core.books().event_of(d.last());
 }

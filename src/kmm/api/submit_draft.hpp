@@ -27,7 +27,10 @@ struct NewBinding {
     std::unique_ptr<Binding> binding;
 };
 
+class KeptDraft;
+
 struct Submission::Draft final : Batch {
+    KeptDraft* keeper = nullptr;  ///< of the thread that made it; null: a submit that any thread may go on with
     RuntimeCore* core = nullptr;
     LauncherInfo launcher;
     std::vector<DraftAccess> accesses;
@@ -62,12 +65,14 @@ struct Submission::Draft final : Batch {
     }
     // ---- Batch
     void check() override;
-    void bind() override;
+    void bind() override {
+        if (!bindings.empty() || !temporaries.entries().empty()) bind_new();
+    }
     void connect() override;
     const plan::Request* requests() const noexcept override { return wanted.data(); }
     std::int64_t begin_ns() const noexcept override { return submit_begin_ns; }
 
-    void add_join();
+    void bind_new();
     void find_bindings();
     void bind_first_writes();
     Binding* bind_first_write(ArrayRecord& array, const std::vector<std::uint32_t>& positions);

@@ -168,7 +168,7 @@ void Temporaries::add_to_held(const graph::TaskList& tasks, graph::TaskNumber fi
     for (Task* const t : given_) t->held_bytes = tasks[t->comes_before - first]->held_bytes;
 }
 
-void Temporaries::drop() noexcept {
+void Temporaries::drop_entries() noexcept {
     for (Entry& e : entries_) {
         if (e.gather != nullptr) pool_->give(e.gather);
         for (Task* t : e.write_backs)

@@ -79,7 +79,9 @@ class Temporaries {
         for (Entry& e : entries_) (void)e.data.release();
     }
     /// Gives back what the runtime does not have.
-    void drop() noexcept;
+    void drop() noexcept {
+        if (!entries_.empty()) drop_entries();
+    }
 
     std::vector<Entry>& entries() noexcept { return entries_; }
     std::size_t num_transfers() const noexcept { return num_transfers_; }
@@ -88,6 +90,7 @@ class Temporaries {
   private:
     struct Source;
 
+    void drop_entries() noexcept;
     void make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Temporary& plan);
     static std::uint32_t use_of_part(graph::Task& task, memory::Chunk& chunk);
     graph::Task& make_transfer(const graph::Task& made_for, memory::MemoryIndex memory, std::size_t num_uses);

@@ -32,10 +32,10 @@ struct Helping {
 };
 thread_local Helping helping;
 
-/// Of a thread that would rather run a task than hand it over: see HostPool::RunHere.
+/// Of a thread with a HostPool::RunHere.
 struct Own {
-    const graph::Task* wanted = nullptr;
-    graph::Task* task = nullptr;  ///< in no queue
+    graph::TaskNumber wanted = 0;  ///< by number, since records are used again
+    graph::Task* task = nullptr;   ///< the same, once it was handed over; in no queue
 };
 thread_local Own own_task;
 
@@ -52,7 +52,7 @@ void end_payload(graph::Task& task, const void* runtime, bool device_views, Work
 /// handler that catches abi::__forced_unwind must rethrow it, else the process ends.
 std::exception_ptr thread_was_ended() {
     return std::make_exception_ptr(
-        std::runtime_error("the function ended the library's thread that ran it (pthread_exit, or a pthread_cancel "
+        std::runtime_error("the function ended the thread that ran it (pthread_exit, or a pthread_cancel "
                            "of that thread): return from the function, or throw, instead"));
 }
 
@@ -93,7 +93,7 @@ HostPool::HostPool(std::size_t num_threads, const void* runtime, bool device_vie
 // tasks needs no queue and no wake-up. Exceptions: tasks that are queued already go first; and after a second push in
 // the same turn, which may then be long, the kept task is queued for any thread.
 void HostPool::push(std::span<graph::Task* const> tasks) {
-    if (own_task.wanted == tasks.front()) {
+    if (own_task.wanted != 0 && own_task.wanted == tasks.front()->number) {
         if (tasks.size() > 1) enqueue(tasks.subspan(1), Caller::goes_on);
         own_task = {.task = tasks.front()};
         return;
@@ -157,7 +157,7 @@ void HostPool::run(graph::Task& task, Workers* workers) {
     } catch (const abi::__forced_unwind&) {
         report_end(task, thread_was_ended(), begin_ns);
         mailbox_.leave_turn();
-        go_on_in_another_thread();
+        if (workers == this) go_on_in_another_thread();
         throw;
     } catch (...) {
         error = std::current_exception();
@@ -192,8 +192,8 @@ void HostPool::report_end(graph::Task& task, std::exception_ptr error, std::int6
     mailbox_.post(std::move(m));
 }
 
-HostPool::RunHere::RunHere(HostPool& pool, const graph::Task& task) noexcept : pool_(pool) {
-    own_task = {.wanted = &task};
+HostPool::RunHere::RunHere(HostPool& pool, graph::TaskNumber task) noexcept : pool_(pool) {
+    own_task = {.wanted = task};
 }
 
 HostPool::RunHere::~RunHere() { own_task = {}; }
@@ -201,13 +201,14 @@ HostPool::RunHere::~RunHere() { own_task = {}; }
 void HostPool::RunHere::run() {
     graph::Task* const task = std::exchange(own_task, Own{}).task;
     if (task == nullptr) return;
-    const auto begun = pool_.begin_beside();
-    if (!begun) return;
-    if (task->state.load(std::memory_order_relaxed) == graph::TaskState::settled)
-        pool_.execute(*task);
-    else
-        pool_.run(*task, of_this_thread());
-    pool_.end_beside(*begun);
+    {
+        const Unqueued running(pool_);
+        if (!running.may_run()) return;
+        if (task->state.load(std::memory_order_relaxed) == graph::TaskState::settled)
+            pool_.execute(*task);
+        else
+            pool_.run(*task, of_this_thread());
+    }
     if (pool_.mailbox_.help_once()) pool_.mailbox_.leave_turn();
 }
 

@@ -55,13 +55,13 @@ class HostPool final : public Workers {
     /// Tasks to run, or settled ones whose payloads are to be destroyed: all of them, or none if it throws.
     void push(std::span<graph::Task* const> tasks);
 
-    /// A thread that will wait for a task of the library's own runs it itself, where this thread is the one that hands
-    /// it over: waking a thread of the pool would take longer than a small copy. Not for the program's functions, which
-    /// run on the pool.
+    /// For a thread that is going to wait for a task of the library's own. Where the turn of the scheduler that hands
+    /// the task to the pool is this thread's, the thread runs it itself: waking one of the pool would take longer than
+    /// a small copy. Not for the program's functions, which run on the pool.
     class RunHere {
       public:
-        /// Before the task is published. The pool must outlive this.
-        RunHere(HostPool& pool, const graph::Task& task) noexcept;
+        /// The task has its number. The pool must outlive this.
+        RunHere(HostPool& pool, graph::TaskNumber task) noexcept;
         ~RunHere();
         RunHere(const RunHere&) = delete;
         RunHere& operator=(const RunHere&) = delete;

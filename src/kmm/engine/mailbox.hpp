@@ -57,22 +57,13 @@ class MessageQueue {
         messages_.push_back(std::move(message));
         filled_.store(true, std::memory_order_seq_cst);
     }
-    /// One message however many tasks: a submit of very many needs no more memory here than one of few. `ahead`:
-    /// helpers that the schedule is told of before the tasks; `behind`: the other ones.
-    void push(const graph::TaskList& ahead, const graph::TaskList& tasks, const graph::TaskList& behind) {
-        graph::Task* first = nullptr;
-        graph::Task** link = &first;
-        for (const graph::TaskList* const list : {&ahead, &tasks, &behind}) {
-            for (graph::Task* const t : *list) {
-                *link = t;
-                link = &t->next_published;
-            }
-        }
-        if (first == nullptr) return;
+    /// The task and those that follow it (Task::next_published): one message however many, so that a submit of very
+    /// many needs no more memory here than one of few.
+    void push(graph::Task& first) {
         const locks::Guard guard(lock_);
         Message& m = messages_.emplace_back();
         m.what = Message::What::submit;
-        m.task = first;
+        m.task = &first;
         filled_.store(true, std::memory_order_seq_cst);
     }
     bool empty() const noexcept { return !filled_.load(std::memory_order_seq_cst); }

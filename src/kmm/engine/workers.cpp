@@ -169,16 +169,16 @@ void Workers::tell_if_none_runs() noexcept {
         none_runs_.notify_all();
 }
 
-std::optional<std::uint64_t> Workers::begin_beside() noexcept {
-    const locks::Guard guard(mutex_);
-    if (drops_queue_) return std::nullopt;
-    return wake_ups_.task_begins();
+Workers::Unqueued::Unqueued(Workers& workers) noexcept : workers_(workers) {
+    const locks::Guard guard(workers.mutex_);
+    if (!workers.drops_queue_) begun_ = workers.wake_ups_.task_begins();
 }
 
-void Workers::end_beside(std::uint64_t begun) noexcept {
-    const locks::Guard guard(mutex_);
-    wake_ups_.task_ends(begun);
-    tell_if_none_runs();
+Workers::Unqueued::~Unqueued() {
+    if (!begun_) return;
+    const locks::Guard guard(workers_.mutex_);
+    workers_.wake_ups_.task_ends(*begun_);
+    workers_.tell_if_none_runs();
 }
 
 void Workers::drop_queue() noexcept {

@@ -39,10 +39,20 @@ class Workers {
     /// All that ever ran, those that took the place of a waiting one included.
     std::size_t threads_started() const;
 
-    /// A thread that is none of these begins to run a task that was never queued. Returns the argument for
-    /// `end_beside`; none: no task runs any more.
-    std::optional<std::uint64_t> begin_beside() noexcept;
-    void end_beside(std::uint64_t begun) noexcept;
+    /// While it lives, a thread of the program runs a task that was not queued.
+    class Unqueued {
+      public:
+        explicit Unqueued(Workers& workers) noexcept;
+        ~Unqueued();
+        Unqueued(const Unqueued&) = delete;
+        Unqueued& operator=(const Unqueued&) = delete;
+        /// False: the queue was dropped, and so is the task.
+        bool may_run() const noexcept { return begun_.has_value(); }
+
+      private:
+        Workers& workers_;
+        std::optional<std::uint64_t> begun_;  ///< for WakeUps::task_ends
+    };
 
     /// Tasks that no thread has taken are forgotten, and so is what is queued from now on.
     void drop_queue() noexcept;

@@ -24,19 +24,42 @@ graph::TaskNumber Batch::add_helper_ahead(Task& record, TaskNumber made_for) {
     return number;
 }
 
-void Batch::merge_helpers() noexcept {
-    if (ahead_.empty() && helpers_.empty()) return;
-    try {
-        ahead_.reserve(ahead_.size() + tasks_.size() + helpers_.size());
-    } catch (const std::bad_alloc&) {
-        return;  // they come in another order, which takes longer
+graph::Task& Batch::take_with_helpers() noexcept {
+    const auto is_before = [](const Task* a, const Task* b) { return a->place() < b->place(); };
+    std::stable_sort(ahead_.begin(), ahead_.end(), is_before);
+    std::stable_sort(helpers_.begin(), helpers_.end(), is_before);
+    Task* first = nullptr;
+    Task** link = &first;
+    const auto add = [&link](Task* t) {
+        *link = t;
+        link = &t->next_published;
+    };
+    auto ahead = ahead_.begin(), helper = helpers_.begin();
+    const auto add_up_to = [&](TaskNumber place) {
+        for (;;) {
+            const bool any_ahead = ahead != ahead_.end() && (*ahead)->place() <= place;
+            const bool any_helper = helper != helpers_.end() && (*helper)->place() <= place;
+            if (!any_ahead && !any_helper) return;
+            // Of one place those that come ahead of all tasks are first.
+            add(any_ahead && (!any_helper || (*ahead)->place() <= (*helper)->place()) ? *ahead++ : *helper++);
+        }
+    };
+    for (Task* const t : tasks_) {
+        add_up_to(t->place());
+        add(t);
     }
-    ahead_.insert(ahead_.end(), helpers_.begin(), helpers_.end());
-    ahead_.insert(ahead_.end(), tasks_.begin(), tasks_.end());
-    std::stable_sort(ahead_.begin(), ahead_.end(),
-                     [](const Task* a, const Task* b) { return a->place() < b->place(); });
-    tasks_.clear();
+    add_up_to(~TaskNumber{0});
+    ahead_.clear();
     helpers_.clear();
+    tasks_.clear();
+    return *first;
+}
+
+void Batch::drop_records() noexcept {
+    for (graph::TaskList* const list : {&ahead_, &tasks_, &helpers_}) {
+        for (Task* t : *list) books_->pool().give(t);
+        list->clear();
+    }
 }
 
 std::size_t Batch::leave_numbered() noexcept {

@@ -48,6 +48,17 @@ class Batch : public graph::Past {
     virtual void bind() {}
     /// The tasks have their numbers: what each comes after. Fails only where the reserve of host memory is used up.
     virtual void connect() = 0;
+    /// The first of all tasks and helpers, which are linked (Task::next_published) by their places, each helper in
+    /// front of the task that it stands before: in this order the schedule is told of them. There is a task. Empties
+    /// the lists. Takes no memory that it needs. O(n log helpers).
+    Task& take_all() noexcept {
+        if (!ahead_.empty() || !helpers_.empty()) [[unlikely]]
+            return take_with_helpers();
+        for (std::size_t i = 0; i + 1 < tasks_.size(); ++i) tasks_[i]->next_published = tasks_[i + 1];
+        Task& first = *tasks_.front();
+        tasks_.clear();
+        return first;
+    }
     /// For listeners: one for each access of the tasks, in their order; null: each access is of its whole chunk.
     virtual const plan::Request* requests() const noexcept { return nullptr; }
     /// For listeners: when the submit began; 0: they are not told.
@@ -57,10 +68,8 @@ class Batch : public graph::Past {
     ~Batch() { drop(); }
     /// Records that were not published go back.
     void drop() noexcept {
-        for (graph::TaskList* const list : {&ahead_, &tasks_, &helpers_}) {
-            for (Task* t : *list) books_->pool().give(t);
-            list->clear();
-        }
+        if (!tasks_.empty() || !ahead_.empty() || !helpers_.empty()) [[unlikely]]
+            drop_records();
     }
     /// Where `connect` failed: those that have numbers stay in the table. Returns how many these are.
     std::size_t leave_numbered() noexcept;
@@ -72,7 +81,7 @@ class Batch : public graph::Past {
     }
     /// Likewise for `count` helpers, each ahead or not.
     void reserve_helpers(std::size_t count) {
-        ahead_.reserve(count + tasks_.size());
+        ahead_.reserve(ahead_.size() + count);
         helpers_.reserve(helpers_.size() + count);
         books_->table().reserve_helpers(count);
     }
@@ -96,10 +105,8 @@ class Batch : public graph::Past {
   private:
     friend class RuntimeCore;
 
-    /// Puts all tasks into `ahead_`, each helper in front of the task that it stands before: so the schedule is told of
-    /// them in their order. O(n log n) where there are helpers. Only `helpers_` beyond what was reserved need memory.
-    void merge_helpers() noexcept;
-
+    Task& take_with_helpers() noexcept;
+    void drop_records() noexcept;
     /// Tasks that have settled by now need no edges, up to the first one that ever failed. For listeners all edges are
     /// kept, so that a record does not depend on timing.
     void look_back(bool somebody_listens) noexcept {

@@ -141,6 +141,21 @@ void RuntimeCore::admit() {
 
 bool RuntimeCore::commit(Batch& batch) {
     bool was_idle = false;
+    if (!take_places(batch, &was_idle)) return false;
+    turns_.schedule_published(was_idle);
+    return true;
+}
+
+void RuntimeCore::commit_and_run(Batch& batch) {
+    bool was_idle = false;
+    (void)take_places(batch, &was_idle);
+    engine::HostPool::RunHere here(engine_.host_pool(), batch.first());
+    turns_.schedule_published(was_idle);
+    here.run();
+}
+
+/// All of `commit` that the order lock is held for. `*was_idle`: nothing was pending.
+bool RuntimeCore::take_places(Batch& batch, bool* was_idle) {
     {
         const locks::Guard guard(books_.order());
         if (!batch.closes_)
@@ -163,16 +178,9 @@ bool RuntimeCore::commit(Batch& batch) {
             turns_.lost();
             throw;
         }
-        was_idle = publish(batch);
+        *was_idle = publish(batch);
     }
-    turns_.schedule_published(was_idle);
     return true;
-}
-
-void RuntimeCore::commit_and_run(Batch& batch) {
-    engine::HostPool::RunHere here(engine_.host_pool(), *batch.tasks_.front());
-    commit(batch);
-    here.run();
 }
 
 /// Returns whether nothing was pending.
@@ -181,8 +189,7 @@ bool RuntimeCore::publish(Batch& batch) noexcept {
         listeners_.tell_submitted(batch.ahead_, batch.tasks_, batch.helpers_, batch.requests(), batch.begin_ns());
     const std::uint64_t before =
         books_.unfinished().add(batch.ahead_.size() + batch.tasks_.size() + batch.helpers_.size());
-    batch.merge_helpers();
-    turns_.publish(batch.ahead_, batch.tasks_, batch.helpers_);
+    turns_.publish(batch.take_all());
     return before == 0;
 }
 

@@ -63,7 +63,8 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     /// False, and nothing has changed: the batch was to close the runtime, which is closed.
     bool commit(Batch& batch);
     /// As `commit`, of tasks of the library's own for which the caller is going to wait: it runs the first one itself
-    /// if that can begin at once, rather than wake another thread.
+    /// if that can begin at once, rather than wake another thread. Not where it may wait for what the
+    /// program does: the watchdog tells of those that wait in `wait_settled`.
     void commit_and_run(Batch& batch);
     /// Commits a task that does nothing: see JoinBatch.
     TaskNumber submit_join(const graph::Predecessors& predecessors, bool barrier);
@@ -100,6 +101,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
   private:
     RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver);
     void start_threads();
+    bool take_places(Batch& batch, bool* was_idle);
     bool publish(Batch& batch) noexcept;
     bool commit_barrier(Batch& batch);
     bool wait_until_settled(TaskNumber number, const std::chrono::steady_clock::time_point* deadline, bool must_wait);

@@ -239,15 +239,12 @@ void SchedulerTurns::handle(Message& m) {
 
 // ---------------------------------------------------------------------------------------------------- the program
 
-void SchedulerTurns::publish(graph::TaskList& ahead, graph::TaskList& tasks, graph::TaskList& behind) noexcept {
+void SchedulerTurns::publish(graph::Task& first) noexcept {
     try {
-        message_queue_.push(ahead, tasks, behind);
+        message_queue_.push(first);
     } catch (const std::bad_alloc&) {
         lost();
     }
-    ahead.clear();
-    tasks.clear();
-    behind.clear();
 }
 
 void SchedulerTurns::schedule_published(bool may_take_turn) {

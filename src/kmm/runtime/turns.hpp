@@ -38,9 +38,9 @@ class SchedulerTurns final : public engine::Mailbox {
     /// For the set of lanes, which does not change. Nothing else may be asked of the scheduler here.
     const schedule::LanePositions& lanes() const noexcept KMM_UNCHECKED_LOCKS { return scheduler_->lanes(); }
 
-    /// Tasks and helpers that have taken their places, in the order of their numbers, those that come `ahead` of all
-    /// first; with the order lock held. Empties the lists.
-    void publish(graph::TaskList& ahead, graph::TaskList& tasks, graph::TaskList& behind) noexcept;
+    /// The task and those that follow it (Task::next_published) have taken their places, in the order of these; with
+    /// the order lock held.
+    void publish(graph::Task& first) noexcept;
     /// Sees to it that a turn is taken, by this thread once at most if `may_take_turn`. After `publish`, without the
     /// order lock.
     void schedule_published(bool may_take_turn);

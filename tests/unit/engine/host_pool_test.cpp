@@ -89,6 +89,7 @@ class RunHereTest : public ::testing::Test {
     static void destroy(void* payload) noexcept { static_cast<Call*>(payload)->is_destroyed = true; }
     Task& make_task(Call& call) {
         Task& task = tasks_.emplace_back();
+        task.number = tasks_.size();
         task.kind = TaskKind::host;
         task.function = {{run, destroy}, &call};
         return task;
@@ -109,7 +110,7 @@ TEST_F(RunHereTest, the_task_runs_on_the_thread_that_hands_it_over_and_the_other
     Call& other = make_call();
     Task& first = make_task(own);
     Task& second = make_task(other);
-    HostPool::RunHere here(pool_, first);
+    HostPool::RunHere here(pool_, first.number);
     Task* const both[] = {&first, &second};
     pool_.push(both);
     here.run();
@@ -126,7 +127,7 @@ TEST_F(RunHereTest, the_task_runs_on_the_thread_that_hands_it_over_and_the_other
 TEST_F(RunHereTest, a_task_that_another_thread_hands_over_runs_on_the_pool) {
     Call& call = make_call();
     Task& task = make_task(call);
-    HostPool::RunHere here(pool_, task);
+    HostPool::RunHere here(pool_, task.number);
     std::thread([&] {
         Task* const one[] = {&task};
         pool_.push(one);
@@ -142,7 +143,7 @@ TEST_F(RunHereTest, what_is_handed_over_afterwards_runs_on_the_pool) {
     Call& later = make_call();
     Task& first = make_task(own);
     Task& second = make_task(later);
-    HostPool::RunHere here(pool_, first);
+    HostPool::RunHere here(pool_, first.number);
     Task* const one[] = {&first};
     Task* const next[] = {&second};
     pool_.push(one);
@@ -153,11 +154,23 @@ TEST_F(RunHereTest, what_is_handed_over_afterwards_runs_on_the_pool) {
     EXPECT_FALSE(was_here(later));
 }
 
+TEST_F(RunHereTest, another_task_in_the_record_of_one_that_has_ended_runs_on_the_pool) {
+    Call& call = make_call();
+    Task& task = make_task(call);
+    HostPool::RunHere here(pool_, task.number);
+    task.number = 77;  // the first one was issued by another thread, has ended, and its record was used again
+    Task* const one[] = {&task};
+    pool_.push(one);
+    here.run();
+    listener_.wait_for(1);
+    EXPECT_FALSE(was_here(call));
+}
+
 TEST_F(RunHereTest, what_the_task_throws_is_told_and_not_thrown) {
     Call& call = make_call();
     call.throws = true;
     Task& task = make_task(call);
-    HostPool::RunHere here(pool_, task);
+    HostPool::RunHere here(pool_, task.number);
     Task* const one[] = {&task};
     pool_.push(one);
     EXPECT_NO_THROW(here.run());
@@ -170,7 +183,7 @@ TEST_F(RunHereTest, a_task_that_was_cancelled_does_not_run) {
     Call& call = make_call();
     Task& task = make_task(call);
     task.state.store(TaskState::settled);
-    HostPool::RunHere here(pool_, task);
+    HostPool::RunHere here(pool_, task.number);
     Task* const one[] = {&task};
     pool_.push(one);
     here.run();
@@ -183,7 +196,7 @@ TEST_F(RunHereTest, a_task_that_was_cancelled_does_not_run) {
 TEST_F(RunHereTest, nothing_runs_once_the_queue_was_dropped) {
     Call& call = make_call();
     Task& task = make_task(call);
-    HostPool::RunHere here(pool_, task);
+    HostPool::RunHere here(pool_, task.number);
     Task* const one[] = {&task};
     pool_.push(one);
     pool_.drop_queue();

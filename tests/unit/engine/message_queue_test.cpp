@@ -14,7 +14,6 @@ using kmm::engine::Message;
 using kmm::engine::MessageQueue;
 using kmm::graph::LaneId;
 using kmm::graph::Task;
-using kmm::graph::TaskList;
 using Messages = kmm::graph::Vector<Message>;
 
 Message at(std::uint16_t lane, std::uint64_t position) {
@@ -54,12 +53,11 @@ TEST(MessageQueue, goes_on_in_the_memory_of_what_it_is_emptied_into_so_that_it_s
     EXPECT_EQ(others.data(), memory);
 }
 
-TEST(MessageQueue, the_tasks_of_a_submit_are_one_message_between_its_helpers) {
+TEST(MessageQueue, the_tasks_of_a_submit_are_one_message) {
     MessageQueue queue;
     std::deque<Task> tasks(6);
-    queue.push(TaskList{}, TaskList{}, TaskList{});
-    EXPECT_TRUE(queue.empty()) << "a submit of nothing wakes nobody";
-    queue.push(TaskList{&tasks[0]}, TaskList{&tasks[1], &tasks[2], &tasks[3]}, TaskList{&tasks[4], &tasks[5]});
+    for (std::size_t i = 0; i + 1 < tasks.size(); ++i) tasks[i].next_published = &tasks[i + 1];
+    queue.push(tasks[0]);
     Messages taken;
     queue.take(taken);
     ASSERT_EQ(taken.size(), 1u);
