@@ -1,7 +1,7 @@
 // Brings boxes of chunks on devices to memory of the host, piece by piece through a buffer.
 //
-// Owns: one of the runtime's buffers (runtime/copy_buffers.hpp). Must not know: tasks, arrays. One thread of the host
-// pool, while the chunks are pinned where they are.
+// Owns: one of the runtime's buffers (runtime/copy_buffers.hpp). Must not know: tasks, arrays. The thread that
+// runs a copy, while the chunks are pinned where they are.
 #pragma once
 
 #include <cstddef>

@@ -52,7 +52,9 @@ Task::~Task() {
 
 void Task::destroy_payload() noexcept {
     function.body.destroy(function.payload);
-    function = {};
+    // What the schedule counts of the function stays.
+    function.body = {};
+    function.payload = nullptr;
 }
 
 void Task::make_cold_part(UseOfReserve reserve, std::size_t list_bytes) {

@@ -198,7 +198,7 @@ struct alignas(RecordMemory::alignment_bytes) ColdPart {
 // The three parts of a task's record. Fields that are used together lie together, those that every step of the schedule
 // looks at first.
 
-/// What is fixed when the task takes its place: which chunks it uses, and what it comes after.
+/// What is fixed when the task takes its place, but for the cold part: which chunks it uses, and what it comes after.
 struct TaskRequest {
     RecordMemory own_memory;  ///< of the lists, and of what is given to a function or kernel
     ColdPart* cold = nullptr;
@@ -217,7 +217,7 @@ struct TaskRequest {
     TaskNumber made_for = 0;                         ///< a helper: whose failure its own is
 };
 
-/// How far it is: the schedule's, but for the atomics.
+/// How far it is: the schedule's. But for the atomics, `waiters`, and what is set before it is published.
 struct TaskProgress {
     std::atomic<TaskState> state{TaskState::waiting};
     std::atomic<bool> in_user_code{false};  ///< a thread of the library runs the user's function now
@@ -252,7 +252,6 @@ struct TaskProgress {
 /// What runs, and what it is called.
 struct TaskWork {
     explicit TaskWork(RecordMemory& memory) noexcept : layouts(memory), patches(memory), function() {}
-    ~TaskWork() {}
 
     /// Set when it is placed: of a function one for each view, of a transfer for each use, of a kernel none.
     void** addresses = nullptr;

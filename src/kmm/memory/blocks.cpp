@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "kmm/graph/room.hpp"
+
 namespace kmm::memory {
 
 namespace {
@@ -132,16 +134,16 @@ Fence Blocks::save(Chunk& chunk, MemoryIndex m, MemoryIndex to, bool in_parts) {
     FenceSet waits;
     r.add_writers_to(waits);
     h.add_all_users_to(waits);
-    Transfer transfer = chunk_transfer(chunk, m, to, r.address, h.address);
-    if (in_parts) {
-        part_readers_.clear();
+    part_readers_.clear();
+    if (in_parts)
         chunk.next_uses.for_each_first(chunk.next_uses.num_parts_until_replaced(), [this](const NextUses::Use& use) {
             if (const graph::Task* const reader = requests_.find(use.task)) part_readers_.push_back(reader);
         });
-        transfer = parts_transfer(chunk, r, h, part_readers_, boxes_);
-    }
+    const Transfer transfer = in_parts ? parts_transfer(chunk, r, h, part_readers_, boxes_)
+                                       : chunk_transfer(chunk, m, to, r.address, h.address);
     chunk.copied_at = residents_.next_tick();
     const Fence fence = requests_.transfer(transfer, waits);
+    graph::clear_and_keep_few(boxes_);  // there may have been very many
     residents_.set_version(h, chunk.version);
     if (in_parts) h.holds = Holds::last_parts;
     h.content_at = chunk.copied_at;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kmm/graph/room.hpp"
 #include "kmm/memory/heap_fences.hpp"
 #include "kmm/memory/regions.hpp"
 #include "kmm/memory/tiers.hpp"
@@ -404,6 +405,7 @@ void Forms::gather(Task& task, const Across& across) {
     if (to.version == 0) to.version = 1;
     to.copied_at = residents_.next_tick();
     const Fence fence = requests_.transfer(gather_transfer(task, across, boxes_), waits);
+    graph::clear_and_keep_few(boxes_);  // there may have been very many
     d.content_at = to.copied_at;
     residents_.forget_users(d);
     residents_.add_user(d, UserKind::arrival, fence);

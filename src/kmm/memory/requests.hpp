@@ -22,8 +22,8 @@ struct Lacking {
 /// What residency needs from the layers that issue work.
 class Requests : public SpaceRequests {
   public:
-    /// Carries it out after `waits`, on a lane of the callee's choice; returns its fence. Keeps nothing that it points
-    /// to.
+    /// Carries it out after `waits`, on a lane of the callee's choice; returns its fence. Chunk::copied_at of the chunk
+    /// that it fills was set for it: by that tick a failure names it. Keeps nothing that the transfer points to.
     virtual Fence transfer(const Transfer& transfer, const FenceSet& waits) = 0;
     /// A task that is not settled, by its number; null: there is none.
     virtual const graph::Task* find(graph::TaskNumber number) noexcept = 0;

@@ -1,7 +1,7 @@
-// A transfer of content between memories, or within one: the only form in which anybody asks for a copy.
+// A transfer: content that lanes copy between memories or within one, as residency or a task of the library's own wants
+// it. (Within the host's memory content moves by Requests::move_on_host.)
 //
-// Owns: values, and the list of boxes of one transfer. Must not know: lanes, drivers, which task is next. Under the
-// scheduler's baton.
+// Owns: values. Must not know: lanes, which task is next. Under the scheduler's baton.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ struct Transfer {
     MemoryIndex from{};  ///< of several memories the one whose link takes longest
     MemoryIndex to{};
     Chunk* chunk = nullptr;       ///< whose replica it fills; null: it is the work of `task`
-    graph::Task* task = nullptr;  ///< that needs it; null: an eviction
+    graph::Task* task = nullptr;  ///< that needs it; null: content makes room for others
     std::uintptr_t source = 0;    ///< of a whole chunk
     std::uintptr_t destination = 0;
     std::span<const BoxMove> boxes{};  ///< of all others; a box without a source moves nothing

@@ -24,7 +24,7 @@ CopyBuffers::~CopyBuffers() {
 
 // ------------------------------------------------------------------------------------------------------------- memory
 
-/// One buffer for each thread that copies; only one if memory is short, pageable if none can be page-locked.
+/// One buffer for each thread of the host pool; only one if memory is short, pageable if none can be page-locked.
 CopyBuffers::Memory CopyBuffers::get_memory() const noexcept {
     driver::Driver& driver = platform_.driver();
     const std::size_t most = std::clamp<std::size_t>(platform_.config().host_threads, 1, most_buffers);

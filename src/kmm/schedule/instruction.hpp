@@ -62,7 +62,7 @@ struct Instruction {
 
     // ---- of a transfer
     memory::Transfer::What what = memory::Transfer::What::chunk;
-    std::span<const BoxMove> boxes;  ///< but of a whole chunk: `bytes` from `source` to `destination`
+    std::span<const BoxMove> boxes;  ///< none for a whole chunk, which is `bytes` from `source` to `destination`
     /// The latest position of its own lane that it must come after and that has not passed; 0: none. The lane's order
     /// ensures that, unless several copies are carried out at once.
     graph::Position after_on_lane = 0;

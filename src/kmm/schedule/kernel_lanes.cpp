@@ -4,8 +4,6 @@
 
 namespace kmm::schedule {
 
-using graph::index_of;
-
 namespace {
 
 /// The first one, by which a kernel's lane is chosen. Null: there is none.

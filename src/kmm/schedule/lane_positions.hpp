@@ -62,7 +62,7 @@ class LanePositions {
     /// The task waits for one fence more (`Function::unpassed_fences`), unless that has passed. O(log such tasks).
     void watch(Fence fence, graph::Task& task);
 
-    /// All up to there is done. False: that was known.
+    /// All up to `completed` is done. False: the lane was that far already.
     bool advance(LaneId lane, Position completed) noexcept;
     /// The next work that is done, which is in flight no longer; none: that was all.
     std::optional<InFlight> take_done(LaneId lane) noexcept;

@@ -36,9 +36,9 @@ void MemoryWaits::wait(Task& task, bool lacks) {
     wait_for_chunk(task);
     ++counters_.memory_waits;
     if (!task.waited_for_memory) {
+        outbox_.memory_wait_begins(task);
         task.waited_for_memory = true;
         ++counters_.tasks_waited;
-        outbox_.memory_wait_begins(task);
         if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
             note_task(*s, trace::What::wait_begins, task);
     }
@@ -176,6 +176,9 @@ void MemoryWaits::awaited(MemoryIndex memory, std::uintptr_t address, std::size_
         --num_blocked_;
         issuer_.fail_for_memory(*t);
     }
+    // Only now: while a front fails, what comes behind it is not the front yet.
+    issuer_.end_dependents();
+    retry_all();
 }
 
 // ------------------------------------------------------------------------------------------- nothing left to wait for
@@ -280,6 +283,7 @@ bool MemoryWaits::fail_front() {
     first->blocked = false;
     --num_blocked_;
     issuer_.fail_for_memory(*first);
+    issuer_.end_dependents();
     retry_all();
     return true;
 }

@@ -1,7 +1,7 @@
 // Tasks that found no memory: until when they wait, and what is tried for them.
 //
-// Owns: these tasks, memory that was asked for, waits for memory of others in the process. Must not know: lanes, which
-// ready task is next. For want of memory only the front fails, the first task in the order of submission that has not
+// Owns: these tasks, memory that was asked for, waits for memory of others in the process. Must not know: lanes, how a
+// ready task is chosen. For want of memory only the front fails, the first task in the order of submission that has not
 // been given its memory. Runs under the scheduler's baton.
 #pragma once
 
@@ -24,6 +24,8 @@ class MemoryWaits {
         /// The task, which is in no list, is given its memory, or waits again.
         virtual void try_issue(Task& task) = 0;
         virtual void fail_for_memory(Task& task) = 0;
+        /// Ends what depends on the tasks that failed.
+        virtual void end_dependents() = 0;
 
       protected:
         ~Issuer() = default;
@@ -45,7 +47,7 @@ class MemoryWaits {
     void end(Task& task);
     /// Memory may have become free: all that wait are ready again. O(these), once for each time that they were tried.
     void retry_all();
-    /// A task of the memory waits, and none was tried since: none is fetched for there.
+    /// A task was refused room there, and nothing has become free since: no task that misses bytes is tried.
     bool is_stalled(MemoryIndex memory) const noexcept { return memories_[memory].is_stalled; }
     /// Whether the task stands aside until memory becomes free. O(such tasks); for reports.
     bool waits(const Task& task) const;
@@ -57,8 +59,7 @@ class MemoryWaits {
     bool exchange(MemoryIndex memory, std::size_t bytes);
     /// The answer to these.
     void grown(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
-    /// Answers to Outbox::await_memory and ask_for_bounce: Scheduler::awaited, bounce_came. The former is followed by
-    /// `retry_all`.
+    /// Answers to Outbox::await_memory and ask_for_bounce: see Scheduler.
     void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
     void bounce_came(std::uintptr_t address, std::size_t bytes);
     /// Answers to come that may add memory.

@@ -58,7 +58,8 @@ class Outbox {
     virtual void out_of_memory(Task& task) = 0;
     /// The error of a task for whose records the host has no memory. Does not allocate.
     virtual std::exception_ptr no_host_memory() noexcept { return std::make_exception_ptr(std::bad_alloc()); }
-    /// A ready task finds no memory; later it is placed, or fails. In pairs, so that the wait can be measured.
+    /// A ready task finds no memory; later it is placed, or fails. In pairs, so that the wait can be measured. The
+    /// former throws std::bad_alloc.
     virtual void memory_wait_begins(Task& task) = 0;
     virtual void memory_wait_ends(Task& task) noexcept = 0;
     /// What an emulated kernel threw becomes the task's own failure, if it has none yet.

@@ -20,7 +20,7 @@ class PlannedOrders {
     PlannedOrders(graph::TaskTable& table, memory::Residency& residency);
 
     /// The next task of the memory's planned order that is among these ready ones; null: there is no such order, or it
-    /// does not hold. May search for one, within 3 ms, for which many tasks are issued.
+    /// does not hold. Where the last one is over it searches for a new one, as OrderSearch::make says.
     graph::Task* next(memory::MemoryIndex memory, const TasksByKey& ready);
     /// A task of the memory was issued.
     void issued(memory::MemoryIndex memory) noexcept { ++orders_[memory].num_issued; }

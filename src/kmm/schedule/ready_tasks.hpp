@@ -3,7 +3,7 @@
 // Owns: for each memory the ready tasks that miss nothing, in the order in which they became ready, and those that miss
 // something, as order_policy.hpp says, looking a little ahead (lookahead.hpp), or, where memory is short, as planned
 // (planned_orders.hpp). What was submitted later than a task became ready may pass it over while the memory turns over
-// four times. Must not know: lanes, whether there is room. Runs under the scheduler's baton.
+// four times. Must not know: lanes, how much room there is. Runs under the scheduler's baton.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,8 @@ class ReadyTasks {
     /// True: the first of those that missed nothing misses something now, and stands among those that do.
     bool first_was_evicted(MemoryIndex memory);
     /// The next task, which is here no longer; null: there is none. Of those that miss something none is taken unless
-    /// `may_fetch()`, and none but `front`, if there is one. O(log ready tasks), and what a plan takes.
+    /// `may_fetch()`, and none but `front`, if there is one. One that missed nothing still does so, if
+    /// `first_was_evicted` said so just before. O(log ready tasks), and what a plan takes.
     template<typename MayFetch> Task* take(MemoryIndex memory, Task* front, MayFetch&& may_fetch) {
         Queue& q = queues_[memory];
         q.passing_bytes = 0;

@@ -250,7 +250,7 @@ void Scheduler::recycle_finished() {
     ready_.refresh();
     for (Task* t : finished_) outbox_.recycle(*t);
     graph::clear_and_keep_few(finished_);
-    graph::clear_and_keep_few(boxes_);  // one gather may have very many
+    graph::clear_and_keep_few(boxes_);  // one transfer may have very many
     graph::clear_and_keep_few(needed_tasks_);
 }
 
@@ -308,16 +308,9 @@ bool Scheduler::hurry() {
     return any;
 }
 
-void Scheduler::awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
-    waits_.awaited(memory, address, bytes, sealed);
-    run_steps();
-    waits_.retry_all();
-}
-
 void Scheduler::fail_for_memory(Task& task) {
     outbox_.out_of_memory(task);
     cancel(task);
-    run_steps();
 }
 
 // ------------------------------------------------------------------------------------------------------ what is issued

@@ -70,7 +70,9 @@ class Scheduler final : private MemoryWaits::Issuer {
     }
     /// The answer to Outbox::await_memory. With memory, the first submitted of the tasks that wait for it is tried
     /// first. After a timeout the front fails, if it was ready before that wait began.
-    void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed);
+    void awaited(MemoryIndex memory, std::uintptr_t address, std::size_t bytes, bool sealed) {
+        waits_.awaited(memory, address, bytes, sealed);
+    }
     /// At intervals of the watchdog's length. Where the front has waited for a whole one, and a function of the program
     /// has run for as long, whatever else ran: that one may wait for a thread of the program, and the thread for a task
     /// that is held back. Only relaxed admission helps.
@@ -139,6 +141,7 @@ class Scheduler final : private MemoryWaits::Issuer {
 
     void try_issue(Task& task) override;
     void fail_for_memory(Task& task) override;
+    void end_dependents() override { run_steps(); }
     void issue_kernel(Task& task);
     void issue_launch(Task& task);
     void issue_host(Task& task);

@@ -1,4 +1,4 @@
-// Who serves what residency requests.
+// Passes each request of residency on to the part of the schedule that serves it.
 //
 // Owns: nothing. Must not know: why something is requested.
 #pragma once

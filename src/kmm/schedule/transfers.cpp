@@ -31,8 +31,8 @@ Fence Transfers::put(const Transfer& t, const FenceSet& waits, std::span<const T
     i.chunk = t.chunk;
     i.task = t.task != nullptr ? t.task->number : 0;
     // Boxes of several chunks are told by the task that they are moved for.
-    const bool is_of_task = t.what == Transfer::What::gather || t.what == Transfer::What::task;
-    if (is_of_task) i.info = t.task->info.get();
+    const bool is_told_by_task = t.what == Transfer::What::gather || t.what == Transfer::What::task;
+    if (is_told_by_task) i.info = t.task->info.get();
     i.source = t.source;
     i.destination = t.destination;
     i.bytes = t.bytes;
@@ -65,14 +65,14 @@ Fence Transfers::put(const Transfer& t, const FenceSet& waits, std::span<const T
     count(t);
     counters_.by_device[device] += t.over_links;
     if (trace::Sink* const s = options_.trace->sink()) [[unlikely]]
-        s->note({.what = is_of_task ? trace::What::move : trace::What::copy,
+        s->note({.what = is_told_by_task ? trace::What::move : trace::What::copy,
                  .lane = lane,
-                 .chunk = is_of_task ? 0 : t.chunk->index,
+                 .chunk = is_told_by_task ? 0 : t.chunk->index,
                  .from = t.from,
                  .to = t.to,
                  .position = i.position,
                  .task = i.task,
-                 .array = is_of_task ? 0 : t.chunk->owner->number,
+                 .array = is_told_by_task ? 0 : t.chunk->owner->number,
                  .bytes = t.bytes},
                 &open);
     outbox_.instruct(device, i);
@@ -82,10 +82,10 @@ Fence Transfers::put(const Transfer& t, const FenceSet& waits, std::span<const T
 void Transfers::count(const Transfer& t) noexcept {
     counters_.transfers += t.over_links;
     const bool lies_beside_others = t.what == Transfer::What::chunk && t.from == t.to;
-    const bool is_for_task = t.what == Transfer::What::task && t.task->uses[0].chunk->owner->is_temporary();
-    if (is_for_task && t.task->for_snapshot)
+    const bool fills_temporary = t.what == Transfer::What::task && t.task->uses[0].chunk->owner->is_temporary();
+    if (fills_temporary && t.task->for_snapshot)
         counters_.snapshot_bytes += t.bytes;
-    else if (lies_beside_others || is_for_task || t.what == Transfer::What::gather)
+    else if (lies_beside_others || fills_temporary || t.what == Transfer::What::gather)
         counters_.gathered_bytes += t.bytes;
 }
 

@@ -33,6 +33,7 @@ class MemoryWaitsTest : public ::testing::Test, protected MemoryWaits::Issuer {
         if (admission.is_front(t) && t.is_unplaced && !lacks) admission.close_for(t);
         waits.wait(t, lacks);
     }
+    void end_dependents() override { num_ends += 1; }
     void fail_for_memory(Task& t) override {
         failed.push_back(&t);
         admission.cancelled(t);
@@ -80,6 +81,7 @@ class MemoryWaitsTest : public ::testing::Test, protected MemoryWaits::Issuer {
     MemoryWaits waits{*this, ground.outbox, ground.residency, admission, ready, ground.options, ground.counters};
     std::set<const Task*> fits, lacking;  ///< the latter: memory of others
     std::vector<Task*> tried, failed;
+    std::size_t num_ends = 0;  ///< calls of `end_dependents`
 };
 
 TEST_F(MemoryWaitsTest, tasks_that_found_no_memory_are_ready_again_when_some_may_have_become_free) {

@@ -436,4 +436,27 @@ TEST(Scheduler, lanes_are_chosen_with_all_tasks_of_a_submit_in_view) {
     }
 }
 
+TEST(Scheduler, of_tasks_that_wait_for_others_memory_in_vain_only_the_front_fails_and_what_depends_on_it) {
+    Stage s({100 * unit, 8 * unit});
+    s.driver_has = 100 * unit;
+    Array& a = s.make_array(3, 6 * unit);
+    s.submit(TaskKind::host, host, {{&a.chunks[2], true, true}});
+    s.finish();
+    s.driver_has = 0;
+    const TaskNumber front = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true, true}}).number;
+    const TaskNumber behind = s.submit(TaskKind::kernel, gpu, {{&a.chunks[0], true}}, {front}).number;
+    const TaskNumber other = s.submit(TaskKind::kernel, gpu, {{&a.chunks[2], true}}).number;
+    s.finish();
+    ASSERT_TRUE(s.scheduler->waits_for_memory(*s.table.find(other)));
+    s.scheduler->awaited(gpu, 0, 0, false);
+    s.driver_has = 100 * unit;
+    s.finish();
+    if (!s.scheduler->idle()) s.scheduler->awaited(gpu, std::uintptr_t{9} << 40, 6 * unit, false);
+    s.finish();
+    EXPECT_TRUE(s.scheduler->idle());
+    EXPECT_EQ(s.failures.size(), 2u);
+    EXPECT_TRUE(s.failures.count(front) == 1 && s.failures.count(behind) == 1);
+    EXPECT_EQ(s.ran.back(), other) << "it was not the front when the wait ended";
+}
+
 }  // namespace
