@@ -158,7 +158,7 @@ class MemoryService {
     void trim_now();
     void give_bounce_now(std::size_t bytes);
     void post_bounce();
-    // memory_sharing.cpp
+    // sharing
     void meet_neighbours();
     void leave_neighbours() noexcept;
     void ask_a_neighbour(memory::MemoryIndex m);
