@@ -247,9 +247,9 @@ class Machine final : public Requests {
     std::vector<std::unique_ptr<Temporary>> temporaries_;
     std::vector<kmm::memory::OwnerPtr> gone_;  ///< copies that were told of them may still stand on lanes
     std::map<const Chunk*, Expected> expected_;
-    std::deque<Waiting> told_later_;  ///< of one submit
+    std::deque<Waiting> told_later_;                  ///< of one submit
     std::vector<kmm::graph::TaskNumber> looked_for_;  ///< by `find`, since parts were copied last
-    std::vector<Waiting> waiting_;    ///< submitted, in order, not placed
+    std::vector<Waiting> waiting_;                    ///< submitted, in order, not placed
     std::vector<std::shared_ptr<Running>> pinned_;
     std::vector<std::shared_ptr<Running>> issued_;  ///< that have not executed, the pinned ones included
     std::set<std::uint64_t> failed_;                ///< tasks

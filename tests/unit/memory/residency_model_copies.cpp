@@ -76,8 +76,8 @@ Fence Machine::gather(const Transfer& t, const FenceSet& waits) {
     Task& task = *t.task;
     Chunk& temporary = *t.chunk;
     std::vector<Move> moves;
-    const auto across = std::ranges::find_if(
-        task.across(), [&](const Across& a) { return task.uses[a.use].chunk == &temporary; });
+    const auto across =
+        std::ranges::find_if(task.across(), [&](const Across& a) { return task.uses[a.use].chunk == &temporary; });
     const kmm::memory::MovedBoxes boxes(task, *across);
     EXPECT_EQ(boxes.size(), t.boxes.size());
     for (std::size_t i = 0; i < boxes.size(); ++i) {

@@ -100,8 +100,7 @@ class Script final : public Requests {
         const kmm::memory::BoxMove& move = t.boxes[0];
         EXPECT_EQ(t.boxes.size(), 1u);
         EXPECT_EQ(move.num_axes, 0u);
-        const std::size_t offset =
-            reinterpret_cast<std::uintptr_t>(move.source) - t.chunk->replicas[t.from].address;
+        const std::size_t offset = reinterpret_cast<std::uintptr_t>(move.source) - t.chunk->replicas[t.from].address;
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(move.destination) - t.chunk->replicas[t.to].address, offset);
         kmm::detail::Box box = t.chunk->box();
         const std::size_t element = t.chunk->owner->element_bytes;

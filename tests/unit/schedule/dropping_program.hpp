@@ -47,9 +47,8 @@ class Program : public Stage {
                            [&](const Instruction& i) { return i.op == Instruction::Op::kernel && i.task == number; });
     }
     std::size_t num_copies() const {
-        return static_cast<std::size_t>(
-            std::count_if(instructions.begin(), instructions.end(),
-                          [](const Instruction& i) { return i.is_whole_chunk(); }));
+        return static_cast<std::size_t>(std::count_if(instructions.begin(), instructions.end(),
+                                                      [](const Instruction& i) { return i.is_whole_chunk(); }));
     }
 
     /// As long as the watchdog waits, from a look at the front to the next.

@@ -147,9 +147,8 @@ class Stage : public Outbox {
     }
     std::size_t copies(MemoryIndex from, MemoryIndex to) const {
         return static_cast<std::size_t>(
-            std::count_if(instructions.begin(), instructions.end(), [&](const Instruction& i) {
-                return i.is_whole_chunk() && i.from == from && i.to == to;
-            }));
+            std::count_if(instructions.begin(), instructions.end(),
+                          [&](const Instruction& i) { return i.is_whole_chunk() && i.from == from && i.to == to; }));
     }
 
     // Outbox
