@@ -192,11 +192,12 @@ void HostPool::report_end(graph::Task& task, std::exception_ptr error, std::int6
     mailbox_.post(std::move(m));
 }
 
-HostPool::RunHere::RunHere(HostPool& pool, graph::TaskNumber task) noexcept : pool_(pool) {
+HostPool::RunHere::RunHere(HostPool& pool, graph::TaskNumber task) noexcept
+    : pool_(pool), outer_wanted_(own_task.wanted), outer_task_(own_task.task) {
     own_task = {.wanted = task};
 }
 
-HostPool::RunHere::~RunHere() { own_task = {}; }
+HostPool::RunHere::~RunHere() { own_task = {outer_wanted_, outer_task_}; }
 
 void HostPool::RunHere::run() {
     graph::Task* const task = std::exchange(own_task, Own{}).task;

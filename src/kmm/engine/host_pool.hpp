@@ -70,6 +70,9 @@ class HostPool final : public Workers {
 
       private:
         HostPool& pool_;
+        // Of one around it: a turn of this thread may call the program's log handler, which may copy too.
+        graph::TaskNumber outer_wanted_;
+        graph::Task* outer_task_;
     };
 
   private:

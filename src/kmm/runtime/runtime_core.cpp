@@ -156,30 +156,28 @@ void RuntimeCore::commit_and_run(Batch& batch) {
 
 /// All of `commit` that the order lock is held for. `*was_idle`: nothing was pending.
 bool RuntimeCore::take_places(Batch& batch, bool* was_idle) {
-    {
-        const locks::Guard guard(books_.order());
-        if (!batch.closes_)
-            books_.check_open();
-        else
-            books_.check_usable();
-        if (books_.is_closed()) return false;
-        batch.look_back(listeners_.any());
-        batch.check();
-        books_.begin_taking_places(batch.tasks_.size());
-        batch.bind();
-        if (batch.closes_) books_.close();
-        batch.last_helper_before_ = books_.table().last_helper();
-        batch.first_ = books_.table().add(batch.tasks_);
-        batch.num_tasks_ = batch.tasks_.size();
-        try {
-            batch.connect();
-        } catch (const std::bad_alloc&) {
-            books_.unfinished().add(batch.leave_numbered());
-            turns_.lost();
-            throw;
-        }
-        *was_idle = publish(batch);
+    const locks::Guard guard(books_.order());
+    if (!batch.closes_)
+        books_.check_open();
+    else
+        books_.check_usable();
+    if (books_.is_closed()) return false;
+    batch.look_back(listeners_.any());
+    batch.check();
+    books_.begin_taking_places(batch.tasks_.size());
+    batch.bind();
+    if (batch.closes_) books_.close();
+    batch.last_helper_before_ = books_.table().last_helper();
+    batch.first_ = books_.table().add(batch.tasks_);
+    batch.num_tasks_ = batch.tasks_.size();
+    try {
+        batch.connect();
+    } catch (const std::bad_alloc&) {
+        books_.unfinished().add(batch.leave_numbered());
+        turns_.lost();
+        throw;
     }
+    *was_idle = publish(batch);
     return true;
 }
 

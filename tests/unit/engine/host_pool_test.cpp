@@ -166,6 +166,27 @@ TEST_F(RunHereTest, another_task_in_the_record_of_one_that_has_ended_runs_on_the
     EXPECT_FALSE(was_here(call));
 }
 
+TEST_F(RunHereTest, one_within_another_leaves_that_its_task) {
+    Call& own = make_call();
+    Call& inner = make_call();
+    Task& first = make_task(own);
+    Task& second = make_task(inner);
+    HostPool::RunHere here(pool_, first.number);
+    Task* const one[] = {&first};
+    Task* const next[] = {&second};
+    pool_.push(one);
+    {
+        HostPool::RunHere within(pool_, second.number);
+        pool_.push(next);
+        within.run();
+    }
+    EXPECT_EQ(own.thread, std::thread::id());
+    here.run();
+    EXPECT_TRUE(was_here(own));
+    EXPECT_TRUE(was_here(inner));
+    EXPECT_EQ(listener_.ended().size(), 2u);
+}
+
 TEST_F(RunHereTest, what_the_task_throws_is_told_and_not_thrown) {
     Call& call = make_call();
     call.throws = true;
