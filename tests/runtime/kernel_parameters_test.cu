@@ -72,6 +72,50 @@ TEST(KernelParameters, of_the_programs_own_types_see_the_strides_of_the_chunk) {
     });
 }
 
+/// Each parameter with a way of its own to hold strides, or none.
+__global__ void sum_of_each(kmm::GPUSubviewMut<double, 2> sums, kmm::GPUSubview<float, 2> packed,
+                            kmm::GPUSubview<float, 2, kmm::views::strided_layout<>> strided,
+                            kmm::GPUView<float, 3> whole, const float* first) {
+    for (long i = packed.begin(0); i < packed.end(0); i++)
+        for (long k = packed.begin(1); k < packed.end(1); k++) {
+            sums[sums.begin(0)][0] += packed[i][k];
+            sums[sums.begin(0)][1] += strided[i][k];
+        }
+    for (long i = 0; i < whole.size(0); i++)
+        for (long k = 0; k < whole.size(1); k++) sums[sums.begin(0)][2] += whole[i][k][1];
+    sums[sums.begin(0)][3] = *first;
+}
+
+// Regions in one chunk, across chunks that may be read where they are, and across chunks that are gathered.
+TEST(KernelParameters, that_are_views_see_the_strides_of_what_their_task_reads) {
+    constexpr long tall = 64, wide = 48, cut = 16;  // chunks of 3 KiB
+    for_each_configuration(working_set({tall * wide * 4, 256, 12 * 4, 4096}), [&](RuntimeHandle rt) {
+        std::vector<float> values(tall * wide);
+        for (std::size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i);
+        auto table = rt.array<float, 2>(Dim<2>(tall, wide), Dim<2>(cut, wide));
+        table.copy_from(values.data());
+        Array<float, 3> whole = rt.allocate(values.data(), Dim<3>(2, 3, 2));
+        struct Read {
+            long top, bottom, left, right;
+        };
+        for (const Read r : {Read{17, 30, 5, 40}, Read{10, 60, 1, 47}, Read{10, 60, 20, 30}}) {
+            const auto region = [&] { return table[kmm::range(r.top, r.bottom)][kmm::range(r.left, r.right)]; };
+            const double zeros[4] = {};
+            Array<double, 2> sums = rt.allocate(zeros, Dim<2>(1, 4));
+            rt.submit(device(0), GPUKernel(sum_of_each, 1), write(sums[kmm::range(0, 1)][_]), region(), region(), whole,
+                      region());
+            double sum = 0;
+            for (long i = r.top; i < r.bottom; i++)
+                for (long k = r.left; k < r.right; k++) sum += static_cast<double>(i * wide + k);
+            const std::vector<double> result = sums.copy_to_vector();
+            EXPECT_EQ(result[0], sum);
+            EXPECT_EQ(result[1], sum);
+            EXPECT_EQ(result[2], 1 + 3 + 5 + 7 + 9 + 11);
+            EXPECT_EQ(result[3], static_cast<double>(r.top * wide + r.left));
+        }
+    });
+}
+
 /// A view and a number in one parameter, by the low-level extension points.
 struct Scaled {
     const Array<float>* array;

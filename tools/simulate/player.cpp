@@ -233,7 +233,6 @@ void Player::add_use(graph::Task& t, const trace::Use& told) {
     }
     if (t.kind == graph::TaskKind::transfer) return;
     t.views.push_back(view);
-    t.layouts.emplace_back();
 }
 
 /// The parts of each region stand behind those of the region before.
@@ -243,18 +242,14 @@ void Player::add_across(graph::Task& t, const trace::Task& told) {
         if (t.uses[i].role != graph::Use::Role::region) continue;
         const memory::Owner& temporary = *t.uses[i].chunk->owner;
         while (!next->is_piece) ++next;
-        const memory::Owner& owner = *arrays_.at(next->array);
         const memory::Array* const array = arrays_.at(next->array)->as_array();
         graph::ColdPart& cold = t.cold_part(graph::UseOfReserve::no);
         graph::Across& across = cold.across.emplace_back();
         across.use = i;
         across.num_parts = temporary.num_pieces;
         across.first_part = static_cast<std::uint32_t>(cold.parts.size());
-        const detail::Box box = temporary.box(0);
-        const detail::Box first = owner.box(next->chunk);
-        across.may_be_in_place = array != nullptr && array->is_stack &&
-                                 std::equal(box.begin + 1, std::end(box.begin), first.begin + 1) &&
-                                 std::equal(box.end + 1, std::end(box.end), first.end + 1);
+        across.may_be_in_place =
+            array != nullptr && array->is_stack && array->layout->may_be_read_in_place(temporary.box(0));
         across.region = next->region;
         for (std::uint32_t k = 0; k < across.num_parts; ++k, ++next) {
             across.region = graph::around(across.region, next->region);

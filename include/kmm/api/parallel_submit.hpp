@@ -171,7 +171,8 @@ class TaskBuilder {
         using Recipe = std::conditional_t<is_late, LateKernel<Signature, typename Handlers::type...>,
                                           KernelRecipe<Signature, typename Handlers::type...>>;
         submission_.begin_task(chunk.owner_id, chunk,
-                               TaskSize{num_accesses, is_late ? sizeof(Recipe) : std::size_t{Recipe::parameter_bytes}});
+                               TaskSize{num_accesses, is_late ? sizeof(Recipe) : std::size_t{Recipe::parameter_bytes},
+                                        Recipe::num_fields});
         std::tuple<typename Handlers::type...> stored{before_submit<I>(instance)...};
         const DeviceInfo& device = runtime_info(core_).device(chunk.owner_id.as_device());
         KernelDraft draft;

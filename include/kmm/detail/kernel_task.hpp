@@ -1,7 +1,7 @@
-// A kernel task: from stored arguments to packed kernel parameters, before addresses and strides are known.
+// A kernel task: from stored arguments to packed kernel parameters, and the table of what is known only when the task is
+// placed, addresses and strides.
 //
-// Owns: nothing. The submitting thread, but for `KernelRecipe::finish`, which runs when the layouts are known. Must not
-// know: arrays, mappings. C++17.
+// Owns: nothing. The submitting thread. Must not know: arrays, mappings. C++17.
 #pragma once
 
 #include <cstddef>
@@ -60,20 +60,14 @@ inline constexpr bool is_built_late_v =
                                                  std::declval<TaskContext&>(), std::declval<S&>())),
                                              S&>;
 
-/// Stands in a recipe for what needs no finishing.
-struct NothingToFinish {};
-
 /// How the stored argument `S` becomes the kernel parameter `P`. Values convert at once.
 template<typename S, typename P, typename = void>
 struct KernelParameter {
     static_assert(std::is_convertible_v<S&, P>, "an argument does not convert to the kernel's parameter");
-    static constexpr bool needs_layout = false;
-    static constexpr bool needs_address = false;
-    using recipe_type = NothingToFinish;
+    static constexpr std::size_t num_fields = 0;
 
     static P convert(S& stored) { return static_cast<P>(stored); }
-    static recipe_type recipe(const S&) noexcept { return {}; }
-    static std::uint32_t access(const S&) noexcept { return 0; }
+    static void add_fields(Submission&, std::size_t, const S&) noexcept {}
 };
 
 /// An array access: the parameter is a view, or a pointer to the region's first element.
@@ -88,28 +82,23 @@ struct KernelParameter<S, P, std::enable_if_t<IsStoredView<S>::value>> {
                   "an array argument does not fit the kernel's view parameter: a mutable view needs write(..) or "
                   "overwrite(..), a "
                   "region needs a GPUSubview[Mut], element type and rank must be equal");
-    // The last axis is contiguous: only a view of two axes and more has strides of its own.
-    static constexpr bool needs_layout = IsView<P>::value && view_type::rank >= 2;
-    static constexpr bool needs_address = true;
-    using recipe_type = std::conditional_t<needs_layout, S, NothingToFinish>;
+    // The last axis is contiguous: its stride is 1.
+    static constexpr std::size_t num_fields =
+        IsView<P>::value && view_type::rank >= 2 ? std::size_t{view_type::rank} : 1;
 
-    static P convert(const S& stored) noexcept { return build(stored, AccessLayout()); }
-    static P build(const S& stored, const AccessLayout& layout) noexcept {
-        return static_cast<P>(make_view<ExecutionSpace::Device>(stored, nullptr, layout));
+    static P convert(const S& stored) noexcept {
+        return static_cast<P>(make_view<ExecutionSpace::Device>(stored, nullptr, AccessLayout()));
     }
-    static recipe_type recipe(const S& stored) noexcept {
-        if constexpr (needs_layout) {
-            return stored;
-        } else {
-            return {};
-        }
-    }
-    static std::uint32_t access(const S& stored) noexcept { return stored.access; }
-    static constexpr std::size_t address_offset() noexcept {
+    /// `at`: where the parameter begins.
+    static void add_fields(Submission& submission, std::size_t at, const S& stored) {
         if constexpr (IsView<P>::value) {
-            return P::data_member_offset();
+            submission.add_field(ParameterField::address(at + P::data_member_offset(), stored.access));
+            for (std::size_t axis = 0; axis + 1 < P::rank; axis++)
+                if constexpr (P::num_stored_strides != 0)
+                    submission.add_field(ParameterField::stride(at + P::stride_offset(axis), stored.access, axis,
+                                                                sizeof(typename P::stride_type)));
         } else {
-            return 0;
+            submission.add_field(ParameterField::address(at, stored.access));
         }
     }
 };
@@ -126,56 +115,15 @@ struct KernelRecipe<void(P...), S...> {
 
     static constexpr auto offsets = parameter_offsets<P...>();
     static constexpr std::uint32_t parameter_bytes = offsets[sizeof...(P)];
-    static constexpr bool needs_layout = (KernelParameter<S, P>::needs_layout || ...);
-    using Recipe = PackedParameters<typename KernelParameter<S, P>::recipe_type...>;
+    static constexpr std::size_t num_fields = (KernelParameter<S, P>::num_fields + ... + 0);
 
     /// Hands the kernel of the current task over to `submission`.
     static void submit(Submission& submission, const KernelDraft& draft, S&... stored) {
-        submit(submission, draft, std::index_sequence_for<P...>(), stored...);
-    }
-
-  private:
-    static constexpr auto recipe_offsets = parameter_offsets<typename KernelParameter<S, P>::recipe_type...>();
-
-    template<std::size_t... I>
-    static void submit(Submission& submission, const KernelDraft& draft, std::index_sequence<I...>, S&... stored) {
         // Conversions may throw: they come before anything is handed over.
         const PackedParameters<P...> packed{KernelParameter<S, P>::convert(stored)...};
         std::memcpy(submission.set_kernel(draft), packed.data(), parameter_bytes);
-        if constexpr (needs_layout) {
-            const Recipe recipe{KernelParameter<S, P>::recipe(stored)...};
-            submission.set_finish(&finish, recipe.data(), Recipe::size_bytes);
-        }
-        (add_patch<I, S, P>(submission, stored), ...);
-    }
-
-    template<std::size_t I, typename Stored, typename Parameter>
-    static void add_patch(Submission& submission, const Stored& stored) {
-        if constexpr (KernelParameter<Stored, Parameter>::needs_address) {
-            constexpr std::size_t offset = offsets[I] + KernelParameter<Stored, Parameter>::address_offset();
-            submission.add_patch(
-                AddressPatch{static_cast<std::uint32_t>(offset), KernelParameter<Stored, Parameter>::access(stored)});
-        }
-    }
-
-    static void finish(const void* recipe, const AccessLayout* layouts, void* parameters) {
-        finish_all(static_cast<const unsigned char*>(recipe), layouts, static_cast<unsigned char*>(parameters),
-                   std::index_sequence_for<P...>());
-    }
-    template<std::size_t... I>
-    static void finish_all(const unsigned char* recipe, const AccessLayout* layouts, unsigned char* parameters,
-                           std::index_sequence<I...>) noexcept {
-        (finish_one<I, S, P>(recipe, layouts, parameters), ...);
-    }
-    template<std::size_t I, typename Stored, typename Parameter>
-    static void finish_one(const unsigned char* recipe, const AccessLayout* layouts,
-                           unsigned char* parameters) noexcept {
-        if constexpr (KernelParameter<Stored, Parameter>::needs_layout) {
-            Stored stored;
-            std::memcpy(static_cast<void*>(&stored), recipe + recipe_offsets[I], sizeof(Stored));
-            const Parameter value = KernelParameter<Stored, Parameter>::build(stored, layouts[stored.access]);
-            std::memcpy(parameters + offsets[I], static_cast<const void*>(&value), sizeof(Parameter));
-        }
+        [[maybe_unused]] std::size_t i = 0;
+        (KernelParameter<S, P>::add_fields(submission, offsets[i++], stored), ...);
     }
 };
 

@@ -29,6 +29,7 @@ template<typename... P, typename... S>
 struct LateKernel<void(P...), S...> {
     static_assert((!std::is_reference_v<P> && ...), "a kernel takes its parameters by value");
     static constexpr std::uint32_t parameter_bytes = static_cast<std::uint32_t>(PackedParameters<P...>::size_bytes);
+    static constexpr std::size_t num_fields = 0;  // the program's code makes the parameters
 
     KernelDraft draft;  ///< without a function the chunk is empty: nothing is built, nothing launched
     std::tuple<S...> arguments;

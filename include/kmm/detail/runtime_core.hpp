@@ -126,14 +126,28 @@ struct TaskBody {
     void (*destroy)(void* payload) noexcept = nullptr;
 };
 
-/// Writes views (with a null address) into packed kernel parameters when the layouts are known. Must not throw.
-using FinishParameters = void (*)(const void* recipe, const AccessLayout* layouts, void* parameters);
+/// One line of the table of a kernel's parameters: at byte `offset` stands the address of an access, or its stride
+/// along `axis`. Written when the task is placed, because only then is known which memory the kernel sees; everything
+/// else about a view is known at the submit.
+struct ParameterField {
+    static constexpr std::uint32_t most_accesses = 1u << 24;
 
-/// "At byte `offset` of the parameters stands the address of access `access`."
-struct AddressPatch {
-    std::uint32_t offset = 0;
-    std::uint32_t access = 0;
+    std::uint32_t offset;
+    std::uint32_t access : 24;
+    std::uint32_t axis : 3;
+    std::uint32_t is_stride : 1;
+    std::uint32_t has_4_bytes : 1;  ///< of a stride; else it has 8, as an address has
+
+    static constexpr ParameterField address(std::size_t at, std::uint32_t of_access) noexcept {
+        return {static_cast<std::uint32_t>(at), of_access & (most_accesses - 1), 0, 0, 0};
+    }
+    static constexpr ParameterField stride(std::size_t at, std::uint32_t of_access, std::size_t along,
+                                           std::size_t bytes) noexcept {
+        return {static_cast<std::uint32_t>(at), of_access & (most_accesses - 1), static_cast<std::uint32_t>(along & 7),
+                1, bytes == 4 ? 1u : 0u};
+    }
 };
+static_assert(sizeof(ParameterField) == 8);
 
 struct KernelDraft {
     const void* function = nullptr;  ///< handle for the driver; see driver.hpp
@@ -147,6 +161,7 @@ struct KernelDraft {
 struct TaskSize {
     std::size_t num_accesses = 0;
     std::size_t storage_bytes = 0;  ///< of a payload, or of parameters
+    std::size_t num_fields = 0;     ///< of the table of a kernel's parameters
 };
 
 /// What stays the same for all tasks of one submit.
@@ -198,9 +213,8 @@ class Submission {
     void* set_kernel(const KernelDraft& draft);
     /// The current task will fail with `error` instead of running.
     void fail_task(std::exception_ptr error);
-    /// `recipe` is copied by value semantics of bytes: `recipe_bytes` of trivially copyable data for `finish`.
-    void set_finish(FinishParameters finish, const void* recipe, std::size_t recipe_bytes);
-    void add_patch(AddressPatch patch);
+    /// The fields of one access follow each other.
+    void add_field(ParameterField field);
 
     /// Queues everything. IA CA UR IR OM NA; then nothing was queued and no array bound. Event of the whole submit.
     EventId commit();

@@ -98,6 +98,7 @@ struct linear_mapping {
     static_assert(N <= 1, "more axes need strides");
     using stride_type = S;
     static constexpr std::size_t rank = N;
+    static constexpr std::size_t num_stored = 0;
 
     KMM_HOST_DEVICE static constexpr S stride(std::size_t) noexcept { return S(1); }
     template<typename D>
@@ -116,6 +117,11 @@ struct contiguous_axis_mapping {
     static_assert(N >= 1 && (A == 0 || A + 1 == N), "the contiguous axis is the first or the last");
     using stride_type = S;
     static constexpr std::size_t rank = N;
+    static constexpr std::size_t num_stored = N - 1;
+    /// Which of those stored is the stride of an axis other than A.
+    KMM_HOST_DEVICE static constexpr std::size_t stored_at(std::size_t axis) noexcept {
+        return axis - (axis > A ? 1 : 0);
+    }
 
     constexpr contiguous_axis_mapping() noexcept = default;
     /// From another stride type that is not wider.
@@ -128,7 +134,7 @@ struct contiguous_axis_mapping {
     KMM_HOST_DEVICE constexpr S stride(std::size_t axis) const noexcept {
         if constexpr (N > 1) {
             if (axis != A && axis < N) {
-                return strides_[axis - (axis > A ? 1 : 0)];
+                return strides_[stored_at(axis)];
             }
         }
         return S(1);
@@ -159,7 +165,7 @@ struct contiguous_axis_mapping {
     KMM_HOST_DEVICE constexpr void set(std::size_t axis, S value) noexcept {
         if constexpr (N > 1) {
             if (axis != A) {
-                strides_[axis - (axis > A ? 1 : 0)] = value;
+                strides_[stored_at(axis)] = value;
             }
         }
         (void)axis;
@@ -174,6 +180,7 @@ template<typename S, S... Strides>
 struct static_mapping {
     using stride_type = S;
     static constexpr std::size_t rank = sizeof...(Strides);
+    static constexpr std::size_t num_stored = 0;
 
     KMM_HOST_DEVICE static constexpr S stride(std::size_t axis) noexcept {
         const S strides[rank + 1] = {Strides..., S(1)};
@@ -193,6 +200,8 @@ template<std::size_t N, typename S>
 struct strided_mapping {
     using stride_type = S;
     static constexpr std::size_t rank = N;
+    static constexpr std::size_t num_stored = N;
+    KMM_HOST_DEVICE static constexpr std::size_t stored_at(std::size_t axis) noexcept { return axis; }
 
     constexpr strided_mapping() noexcept = default;
     KMM_HOST_DEVICE constexpr strided_mapping(const fixed_vector<S, N>& strides) noexcept : strides_(strides) {}

@@ -426,8 +426,8 @@ void ArrayCopy::throw_failure_of_part() {
 
 void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos) {
     const std::size_t payload_bytes = CopyGroup::size_bytes(count);
-    Task* const t = &add_task({count, payload_bytes, true});
-    t->make_room(count, true, false, true);
+    Task* const t = &add_task({count, payload_bytes});
+    t->make_room(count, true);
     t->kind = TaskKind::host;
     infos.give_to(t->info);
     t->chunk_index = static_cast<std::uint32_t>(chunks_[first]);
@@ -476,7 +476,6 @@ void ArrayCopy::add_view(Task& task, const Box& box, const Box& part, const Copy
         use.replaces = graph::equal(part, box);
         use.needs_content = !use.replaces;
     }
-    task.layouts.emplace_back();
 }
 
 CopyShared ArrayCopy::describe_copy() const {

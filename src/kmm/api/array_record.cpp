@@ -9,15 +9,6 @@
 
 namespace kmm::detail {
 
-void row_major_strides(const Box& box, std::int64_t* strides, std::size_t rank) noexcept {
-    std::int64_t step = 1;
-    for (std::size_t k = rank; k-- > 0;) {
-        strides[k] = step;
-        // Only where there are no elements that it could lead to.
-        if (mul_overflows(step, box.end[k] - box.begin[k], step)) step = 0;
-    }
-}
-
 std::size_t offset_in(const Box& box, const Box& region, std::size_t rank) noexcept {
     std::int64_t offset = 0;
     for (std::size_t k = 0; k < rank; ++k)

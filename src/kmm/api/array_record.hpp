@@ -102,8 +102,7 @@ class ArrayRecord {
     std::atomic<Binding*> binding_{nullptr};
 };
 
-/// Strides in elements of a packed row-major box, for the first `rank` axes.
-void row_major_strides(const Box& box, std::int64_t* strides, std::size_t rank = max_rank) noexcept;
+using graph::row_major_strides;
 
 /// How far the beginning of `region` is from that of the packed row-major box that holds it, in elements.
 std::size_t offset_in(const Box& box, const Box& region, std::size_t rank) noexcept;

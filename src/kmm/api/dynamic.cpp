@@ -183,14 +183,6 @@ struct Submit::State {
     explicit State(const RuntimeHandle& handle, std::string text, const SourceLocation& where)
         : runtime(handle), core(core_of(handle)), name(std::move(text)), location(where) {}
 
-    /// A stride of a table: packed parameters are finished when the layouts are known.
-    struct StrideEntry {
-        std::uint32_t access;
-        std::uint16_t axis;
-        std::uint16_t size_bytes;
-        std::uint32_t offset;
-    };
-
     RuntimeHandle runtime;
     detail::RuntimeCore& core;
     std::string name;
@@ -199,7 +191,6 @@ struct Submit::State {
     std::optional<detail::Submission> submission;
     LauncherInfo::Kind kind = LauncherInfo::Kind::host;  ///< of its tasks, once there is one
     bool is_over = false;
-    std::vector<StrideEntry> strides;  ///< of the kernel that is being added
 
     LauncherInfo launcher_info(LauncherInfo::Kind of_task) const {
         LauncherInfo info;
@@ -241,7 +232,7 @@ struct Submit::State {
     void add_kernel(DeviceId device, const DomainChunk& chunk, const Kernel& kernel, const Accesses& accesses);
     void add_function(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk, const Function& function,
                       const Accesses& accesses);
-    void begin(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk, std::size_t storage_bytes,
+    void begin(ResourceId where, LauncherInfo::Kind kind, const DomainChunk& chunk, const detail::TaskSize& size,
                const Accesses& accesses);
     /// From here on only memory can be missing; a task that is half made takes the whole submit with it.
     template<typename F> void add(F&& f) {
@@ -254,7 +245,6 @@ struct Submit::State {
             throw;
         }
     }
-    static void finish(const void* recipe, const detail::AccessLayout* layouts, void* parameters);
 };
 
 void Submit::State::check_accesses(const Accesses& accesses) const {
@@ -291,6 +281,9 @@ void Submit::State::check_entry(const Parameter& entry, std::uint32_t index, con
     };
     if (entry.access >= accesses.size())
         refuse(driver::format("names access {}, and the task has {}", entry.access, accesses.size()));
+    if (entry.access >= detail::ParameterField::most_accesses)
+        refuse(driver::format("names access {}: a table may name the first {}", entry.access,
+                              detail::ParameterField::most_accesses));
     const std::size_t rank = accesses[entry.access].array->rank();
     if (entry.field != Parameter::Field::Address && entry.axis >= rank)
         refuse(driver::format("names axis {} of {}, which has {}", entry.axis, accesses[entry.access].array->name(),
@@ -335,14 +328,14 @@ void Submit::State::check_table(const Kernel& kernel, const Accesses& accesses) 
 }
 
 void Submit::State::begin(ResourceId where, LauncherInfo::Kind of_task, const DomainChunk& chunk,
-                          std::size_t storage_bytes, const Accesses& accesses) {
+                          const detail::TaskSize& size, const Accesses& accesses) {
     if (!submission) {
         kind = of_task;
         submission.emplace(core, launcher_info(of_task), true);
     }
     DomainChunk owned = chunk;
     owned.owner_id = where;
-    submission->begin_task(where, owned, of_task, {accesses.size(), storage_bytes});
+    submission->begin_task(where, owned, of_task, size);
     for (std::size_t i = 0; i < accesses.size(); ++i) {
         const Access& a = accesses[i];
         arrays.push_back(a.array->record());
@@ -364,27 +357,12 @@ void Submit::State::add_function(ResourceId where, LauncherInfo::Kind of_task, c
         check_accesses(accesses);
         const ResourceId resource = detail::task_resource(where, space_of(of_task), core.platform().info());
         add([&] {
-            begin(resource, of_task, chunk, sizeof(Payload), accesses);
+            begin(resource, of_task, chunk, {accesses.size(), sizeof(Payload)}, accesses);
             void* const memory = submission->allocate_payload(sizeof(Payload), alignof(Payload));
             submission->set_body(new (memory) Payload{function}, {&Payload::run, &Payload::destroy});
             owned.give_away();
         });
     });
-}
-
-/// The recipe: how many entries, and those.
-void Submit::State::finish(const void* recipe, const detail::AccessLayout* layouts, void* parameters) {
-    std::uint32_t count = 0;
-    std::memcpy(&count, recipe, sizeof(count));
-    const auto* at = static_cast<const std::byte*>(recipe) + sizeof(StrideEntry);
-    for (std::uint32_t i = 0; i < count; ++i, at += sizeof(StrideEntry)) {
-        StrideEntry entry;
-        std::memcpy(&entry, at, sizeof(entry));
-        Parameter to;
-        to.size_bytes = static_cast<std::uint8_t>(entry.size_bytes);
-        to.offset = entry.offset;
-        put_number(to, layouts[entry.access].strides[entry.axis], static_cast<std::byte*>(parameters));
-    }
 }
 
 Submit::Submit(const RuntimeHandle& runtime, std::string name, const SourceLocation& location)
@@ -424,23 +402,20 @@ void Submit::State::add_kernel(DeviceId device, const DomainChunk& chunk, const 
     draft.function = kernel.handle;
     draft.parameter_bytes = kernel.parameter_bytes;
     add([&] {
-        begin(where, LauncherInfo::Kind::kernel, chunk, kernel.parameter_bytes, accesses);
+        begin(where, LauncherInfo::Kind::kernel, chunk, {accesses.size(), kernel.parameter_bytes, kernel.table_size},
+              accesses);
         auto* const parameters = static_cast<std::byte*>(submission->set_kernel(draft));
         if (kernel.parameter_bytes != 0) std::memcpy(parameters, kernel.parameters, kernel.parameter_bytes);
-        strides.clear();
-        strides.emplace_back();  // the number of those behind it
         for (std::uint32_t i = 0; i < kernel.table_size; ++i) {
             const Parameter& entry = kernel.table[i];
             if (entry.field == Parameter::Field::Address)
-                submission->add_patch({entry.offset, entry.access});
+                submission->add_field(detail::ParameterField::address(entry.offset, entry.access));
             else if (entry.field == Parameter::Field::Stride)
-                strides.push_back({entry.access, entry.axis, entry.size_bytes, entry.offset});
+                submission->add_field(
+                    detail::ParameterField::stride(entry.offset, entry.access, entry.axis, entry.size_bytes));
             else
                 put_number(entry, number_of(entry, accesses), parameters);
         }
-        if (strides.size() == 1) return;
-        strides.front().access = static_cast<std::uint32_t>(strides.size() - 1);
-        submission->set_finish(&State::finish, strides.data(), strides.size() * sizeof(StrideEntry));
     });
 }
 

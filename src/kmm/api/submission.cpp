@@ -84,7 +84,6 @@ Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool 
     draft_->core = &runtime;
     draft_->set_books(runtime.books());
     draft_->launcher = launcher;
-    draft_->keeps_layouts = logs_regions_;
 }
 
 Submission::~Submission() {
@@ -101,9 +100,11 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, const Ta
 }
 
 void Submission::begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind, const TaskSize& size) {
-    const bool keeps_layouts = kind != LauncherInfo::Kind::kernel || draft_->keeps_layouts;
-    Task* const t = &draft_->add_task({size.num_accesses, size.storage_bytes, keeps_layouts});
-    t->make_room(size.num_accesses, true, kind == LauncherInfo::Kind::kernel, keeps_layouts);
+    Task* const t = &draft_->add_task({.num_uses = size.num_accesses,
+                                       .storage_bytes = size.storage_bytes,
+                                       .has_layouts = kind != LauncherInfo::Kind::kernel,
+                                       .num_fields = size.num_fields});
+    t->make_room(size.num_accesses, true, size.num_fields);
     t->kind = kind == LauncherInfo::Kind::host              ? TaskKind::host
               : kind == LauncherInfo::Kind::device_function ? TaskKind::device_function
                                                             : TaskKind::kernel;
@@ -163,6 +164,7 @@ void Submission::set_body(void* payload, const TaskBody& body) {
     // A kernel with a body: a launcher thread builds its parameters and launches it.
     if (t.kind == TaskKind::kernel) t.kind = TaskKind::device_function;
     t.function = {body, payload};
+    t.sees_layouts = true;
 }
 
 void* Submission::set_kernel(const KernelDraft& k) {
@@ -181,18 +183,7 @@ void* Submission::set_kernel(const KernelDraft& k) {
 
 void Submission::fail_task(std::exception_ptr error) { draft_->current().thrown = std::move(error); }
 
-void Submission::set_finish(FinishParameters finish, const void* recipe, std::size_t recipe_bytes) {
-    constexpr std::size_t unit = sizeof(std::max_align_t);
-    Draft& d = *draft_;
-    const std::size_t at = d.recipe_bytes;
-    d.recipe_bytes += (recipe_bytes + unit - 1) / unit * unit;
-    if (d.recipes.size() * unit < d.recipe_bytes) d.recipes.resize(2 * d.recipe_bytes / unit + 1);
-    std::memcpy(reinterpret_cast<std::byte*>(d.recipes.data()) + at, recipe, recipe_bytes);
-    const auto first = static_cast<std::uint32_t>(d.accesses.size() - d.current().views.size());
-    d.finishes.push_back({finish, static_cast<std::uint32_t>(d.tasks().size() - 1), first, at});
-}
-
-void Submission::add_patch(AddressPatch patch) { draft_->current().patches.push_back(patch); }
+void Submission::add_field(ParameterField field) { draft_->current().fields.push_back(field); }
 
 // ---------------------------------------------------------------------------------------------------- checks
 
@@ -286,8 +277,6 @@ void Submission::Draft::fill_before(Task& t, std::uint32_t view, const Box& regi
 // What residency and the kernels need to know of an access; the bytes that it adds to what its task needs.
 std::size_t Submission::Draft::describe_view(Task& t, std::size_t request) {
     const plan::Need& need = plan.needs()[request];
-    AccessLayout& layout = layouts[request];
-    layout = AccessLayout();  // the list is that of the submit before
     if (need.form == plan::Form::nothing) return 0;
     const DraftAccess& a = accesses[request];
     Binding& binding = *a.binding;
@@ -296,15 +285,11 @@ std::size_t Submission::Draft::describe_view(Task& t, std::size_t request) {
     graph::Use* const use = need.first_of_chunk ? &t.uses.emplace_back() : nullptr;
     if (need.form == plan::Form::temporary) {
         const plan::Temporary& planned = plan.temporaries()[need.temporary];
-        const std::size_t rank = binding.layout->rank();
-        row_major_strides(planned.box, layout.strides, rank);
-        view.offset_bytes = offset_in(planned.box, wanted[request].region, rank) * a.array->element_bytes();
         if (use == nullptr) return 0;
         use->chunk = &temporaries.entries()[need.temporary].chunk();
         if (planned.chosen_late) use->role = graph::Use::Role::region;
         temporaries.count_use(need.temporary, wanted[request].task);
     } else {
-        binding.layout->set_strides(need.chunk, layout.strides);
         view.offset_bytes = need.offset * a.array->element_bytes();
         if (use == nullptr) return 0;
         use->chunk = &binding.touch(need.chunk);
@@ -327,7 +312,6 @@ void Submission::Draft::describe_across(Task& t, std::size_t begin, std::size_t 
 void Submission::Draft::describe_tasks() {
     const bool debug_mode = core->platform().config().debug_mode;
     const std::size_t count = wanted.size();
-    if (layouts.size() < count) layouts.resize(count);
     for (std::size_t i = 0; i < count;) {
         const std::size_t first = i;
         const std::uint32_t number = wanted[i].task;
@@ -339,7 +323,6 @@ void Submission::Draft::describe_tasks() {
                 fill_before(t, accesses[i].view, wanted[i].region);
         }
         if (!plan.temporaries().empty()) describe_across(t, first, i);
-        if (t.kind != TaskKind::kernel || keeps_layouts) t.layouts.append(layouts.data() + first, i - first);
         if (bytes > core->platform().limit_bytes(t.memory)) throw core->shortage_words().never_fits(t, bytes);
     }
 }
@@ -360,11 +343,6 @@ void Submission::Draft::check() {
     make_plan();
     if (!plan.temporaries().empty()) make_temporaries();
     describe_tasks();
-    for (const Finish& f : finishes) {
-        Task& t = *tasks()[f.task];
-        f.function(reinterpret_cast<const std::byte*>(recipes.data()) + f.recipe, layouts.data() + f.first_access,
-                   t.kernel.parameters);
-    }
 }
 
 void Submission::Draft::bind_new() {

@@ -15,13 +15,6 @@
 
 namespace kmm::detail {
 
-struct Finish {
-    FinishParameters function = nullptr;
-    std::uint32_t task = 0;
-    std::uint32_t first_access = 0;  ///< of the task, among those of the submit
-    std::size_t recipe = 0;          ///< offset
-};
-
 struct NewBinding {
     ArrayRecord* array;
     std::unique_ptr<Binding> binding;
@@ -35,16 +28,11 @@ struct Submission::Draft final : Batch {
     LauncherInfo launcher;
     std::vector<DraftAccess> accesses;
     std::vector<plan::Request> wanted;  ///< one for each access
-    std::vector<AccessLayout> layouts;  ///< likewise, once the plan is made
     plan::SubmitPlan plan;
-    std::vector<Finish> finishes;
-    std::vector<std::max_align_t> recipes;
-    std::size_t recipe_bytes = 0;
     std::vector<NewBinding> bindings;
     Temporaries temporaries;
     graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
     std::int64_t submit_begin_ns = 0;
-    bool keeps_layouts = false;  ///< those of kernels too: debug mode
 
     /// Whether its lists have grown to more than some 5 MB. Such a draft is not kept: a thread that makes only small
     /// submits from then on would hold it for nothing; another large submit costs the allocations again.
@@ -59,8 +47,6 @@ struct Submission::Draft final : Batch {
         drop();
         accesses.clear();
         wanted.clear();
-        finishes.clear();
-        recipe_bytes = 0;
         bindings.clear();
     }
     // ---- Batch

@@ -28,7 +28,7 @@ void Temporaries::make(RuntimeCore& core, const plan::SubmitPlan& plan, const st
         const plan::Request& request = requests[t.request];
         const DraftAccess& access = accesses[t.request];
         Entry& entry = entries_.emplace_back();
-        make_memory(core, entry, access, t);
+        make_memory(core, entry, access, request.region, t);
         if (t.chosen_late) continue;
         const Source source{*access.binding, request, *tasks[request.task],
                             plan.pieces(t),  t,       access.array->element_bytes()};
@@ -37,10 +37,11 @@ void Temporaries::make(RuntimeCore& core, const plan::SubmitPlan& plan, const st
     }
 }
 
-void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Temporary& plan) {
+void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const Box& region,
+                              const plan::Temporary& plan) {
     const memory::Array& array = *access.binding->data;
-    entry.data = std::make_unique<memory::Temporary>(plan.box, array.rank, array.element_bytes, array.alignment,
-                                                     plan.num_pieces);
+    entry.data =
+        std::make_unique<memory::Temporary>(region, array.rank, array.element_bytes, array.alignment, plan.num_pieces);
     entry.temporary = entry.data.get();
     memory::Temporary& data = *entry.data;
     data.share_name(array);
@@ -51,7 +52,7 @@ void Temporaries::make_memory(RuntimeCore& core, Entry& entry, const DraftAccess
 /// Errors name the task that needs it.
 Task& Temporaries::make_transfer(const Task& made_for, memory::MemoryIndex memory, std::size_t num_uses) {
     Task& t = *pool_->take({num_uses, sizeof(graph::ColdPart)});
-    t.make_room(num_uses, false, false, false, 1);  // it reads: it comes after the writer of each chunk
+    t.make_room(num_uses, false, 0, 1);  // it reads: it comes after the writer of each chunk
     t.kind = graph::TaskKind::transfer;
     t.memory = memory;
     t.where = SystemInfo::affinity_processor(memory.id());

@@ -91,7 +91,8 @@ class Temporaries {
     struct Source;
 
     void drop_entries() noexcept;
-    void make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const plan::Temporary& plan);
+    void make_memory(RuntimeCore& core, Entry& entry, const DraftAccess& access, const Box& region,
+                     const plan::Temporary& plan);
     static std::uint32_t use_of_part(graph::Task& task, memory::Chunk& chunk);
     graph::Task& make_transfer(const graph::Task& made_for, memory::MemoryIndex memory, std::size_t num_uses);
     void make_gather(Entry& entry, const Source& source);

@@ -171,7 +171,7 @@ void HostPool::call(graph::Task& task) {
     detail::TaskContext context;
     context.resource = &resource;
     context.addresses = task.addresses;
-    context.layouts = task.layouts.data();
+    context.layouts = task.layouts;
     context.chunk = &task.chunk;
     fill_unset_on_host(task);
     const NamedRange range(nvtx_, task);

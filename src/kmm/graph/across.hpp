@@ -35,8 +35,7 @@ struct BoxTransfer {
 };
 
 /// A region that lies in several chunks and is only read. In which form it is met is decided when the task is placed,
-/// because only then is known where the chunks are: a kernel that is given one address and the same strides reads
-/// either the chunks themselves or a copy of the region.
+/// because only then is known where the chunks are: a task reads either the chunks themselves or a copy of the region.
 struct Across {
     enum class Form : std::uint8_t {
         gather,    ///< its parts are copied, from wherever they are, into a temporary

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kmm/detail/runtime_core.hpp"
+#include "kmm/utils/checked_math.hpp"
 
 namespace kmm::graph {
 
@@ -55,6 +56,15 @@ inline std::int64_t volume(const Box& b, std::size_t rank = max_rank) noexcept {
     std::int64_t v = 1;
     for (std::size_t k = 0; k < rank; ++k) v *= b.end[k] - b.begin[k];
     return v;
+}
+/// Strides in elements of the packed row-major box, for the first `rank` axes.
+inline void row_major_strides(const Box& b, std::int64_t* strides, std::size_t rank = max_rank) noexcept {
+    std::int64_t step = 1;
+    for (std::size_t k = rank; k-- > 0;) {
+        strides[k] = step;
+        // Only where there are no elements that it could lead to.
+        if (detail::mul_overflows(step, b.end[k] - b.begin[k], step)) step = 0;
+    }
 }
 /// Calls `piece(Box)` for disjoint boxes that cover `from` without `hole` (which must overlap `from`). At most 2 *
 /// rank.

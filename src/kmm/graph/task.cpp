@@ -65,18 +65,17 @@ void Task::make_cold_part(UseOfReserve reserve, std::size_t list_bytes) {
     cold->own_memory.adopt(cold + 1, list_bytes);
 }
 
-void Task::make_room(std::size_t num_uses, bool has_views, bool has_patches, bool has_layouts, std::size_t edges_each) {
+void Task::make_room(std::size_t num_uses, bool has_views, std::size_t num_fields, std::size_t edges_each) {
     // Very many lists grow by themselves.
     const std::size_t count = num_uses <= uses.most_at_once / edges_of_use ? num_uses : 0;
-    const std::size_t each = sizeof(Use) + (has_views ? sizeof(View) : 0) + edges_each * sizeof(Predecessor) +
-                             (has_patches ? sizeof(AddressPatch) : 0) + (has_layouts ? sizeof(AccessLayout) : 0);
-    if (count == 0) return;
-    auto* at = static_cast<std::byte*>(own_memory.take(count * each, alignof(Use), false));
+    const std::size_t each = sizeof(Use) + (has_views ? sizeof(View) : 0) + edges_each * sizeof(Predecessor);
+    if (count == 0 || num_fields > fields.most_at_once) return;
+    const std::size_t bytes = count * each + num_fields * sizeof(ParameterField);
+    auto* at = static_cast<std::byte*>(own_memory.take(bytes, alignof(Use), false));
     at = uses.lie_at(at, count);
     if (has_views) at = views.lie_at(at, count);
     at = predecessors.lie_at(at, edges_each * count);
-    if (has_patches) at = patches.lie_at(at, count);
-    if (has_layouts) layouts.lie_at(at, count);
+    if (num_fields != 0) fields.lie_at(at, num_fields);
 }
 
 void Task::prefetch(std::size_t list_bytes) const noexcept {
@@ -103,13 +102,14 @@ void Task::recycle() noexcept {
     uses.forget();
     views.forget();
     addresses = nullptr;
+    layouts = nullptr;
     predecessors.forget();
     successors.clear();
     fences.clear();
     position = 0;
     lane = LaneId::none;
     planned_at = 0;
-    is_barrier = fills_temporary = for_snapshot = announced = false;
+    is_barrier = fills_temporary = for_snapshot = sees_layouts = announced = false;
     in_fetch_queue = blocked = waited_for_memory = enables = is_unplaced = false;
     missing_bytes = 0;
     moved_bytes = 0;
@@ -121,8 +121,7 @@ void Task::recycle() noexcept {
     comes_before = 0;
     made_for = 0;
     next_published = nullptr;
-    layouts.forget();
-    patches.forget();
+    fields.forget();
     function = {};
     kernel_failure.reset();
     info.reset();

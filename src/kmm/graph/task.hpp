@@ -27,7 +27,7 @@ namespace kmm::graph {
 
 using detail::AccessKind;
 using detail::AccessLayout;
-using detail::AddressPatch;
+using detail::ParameterField;
 
 /// A transfer moves boxes between chunks; the library makes it for the submit that needs it.
 enum class TaskKind : std::uint8_t { join, host, device_function, kernel, transfer };
@@ -47,7 +47,9 @@ struct Unset {
     std::uint32_t index = 0;  ///< of the view, or of the use whose whole chunk it is
     bool whole_chunk = false;
     std::int64_t extents[detail::max_rank] = {1, 1, 1, 1, 1, 1, 1, 1};  ///< of the region
-    std::uintptr_t address = 0;                                         ///< set when the task is placed
+    // Set when the task is placed.
+    std::uintptr_t address = 0;
+    std::int64_t strides[detail::max_rank] = {};  ///< in elements; not of a whole chunk
 };
 
 struct Task;
@@ -207,6 +209,7 @@ struct TaskRequest {
     bool is_barrier : 1 = false;                     ///< a join that waits for everything with a lower number
     bool fills_temporary : 1 = false;                ///< of a transfer: else it brings back what was written into one
     bool for_snapshot : 1 = false;                   ///< of a transfer: it keeps what its submit writes
+    bool sees_layouts : 1 = false;                   ///< of a function: it looks at `layouts`
     memory::MemoryIndex memory;                      ///< that it runs in
     std::uint32_t chunk_index = 0;                   ///< which task of its submit it is
     List<Use, UseOfReserve::no> uses{own_memory};    ///< the place in each is the schedule's
@@ -251,12 +254,12 @@ struct TaskProgress {
 
 /// What runs, and what it is called.
 struct TaskWork {
-    explicit TaskWork(RecordMemory& memory) noexcept : layouts(memory), patches(memory), function() {}
+    explicit TaskWork(RecordMemory& memory) noexcept : fields(memory), function() {}
 
-    /// Set when it is placed: of a function one for each view, of a transfer for each use, of a kernel none.
+    // Set when it is placed: of a function one for each view, of a transfer for each use, of a kernel none.
     void** addresses = nullptr;
-    List<AccessLayout, UseOfReserve::no> layouts;  ///< of functions, and in debug mode
-    List<AddressPatch, UseOfReserve::no> patches;  ///< of kernels
+    AccessLayout* layouts = nullptr;                ///< of functions that look at them
+    List<ParameterField, UseOfReserve::no> fields;  ///< of kernels: what is written when they are placed
     union {
         Function function;  ///< of a transfer too, on a memory without lanes
         Kernel kernel;      ///< of TaskKind::kernel, once `set_kernel` was called
@@ -329,15 +332,18 @@ struct Task : TaskRequest, TaskProgress, TaskWork {
 
     void set_kernel(const Kernel& k) noexcept { kernel = k; }
     /// Room in the lists of a fresh record, so that they need not grow. Throws std::bad_alloc.
-    void make_room(std::size_t num_uses, bool has_views, bool has_patches, bool has_layouts,
+    void make_room(std::size_t num_uses, bool has_views, std::size_t num_fields = 0,
                    std::size_t edges_each = edges_of_use);
     /// Memory for parameters or a payload, until `recycle`. Throws std::bad_alloc.
     void* allocate_storage(std::size_t bytes, std::size_t alignment) {
         return own_memory.take(bytes, alignment, false);
     }
-    /// Likewise, from the host's reserve if need be.
-    void** allocate_addresses(std::size_t count) {
-        return static_cast<void**>(own_memory.take(count * sizeof(void*), alignof(void*), true));
+    /// Likewise, from the host's reserve if need be: `addresses`, and `layouts` of a function that looks at them.
+    void allocate_addresses(std::size_t count) {
+        addresses = static_cast<void**>(own_memory.take(count * sizeof(void*), alignof(void*), true));
+        if (sees_layouts)
+            layouts =
+                static_cast<AccessLayout*>(own_memory.take(count * sizeof(AccessLayout), alignof(AccessLayout), true));
     }
     bool runs_function() const noexcept { return kind != TaskKind::kernel && kind != TaskKind::join; }
     /// Whether what a function was given must be destroyed.

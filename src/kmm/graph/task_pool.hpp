@@ -17,7 +17,8 @@ struct RecordSize {
     std::size_t num_uses = 0;
     std::size_t storage_bytes = 0;  ///< parameters or payload
     bool has_layouts = false;
-    std::size_t num_edges = 0;  ///< beside two for each use
+    std::size_t num_edges = 0;   ///< beside two for each use
+    std::size_t num_fields = 0;  ///< of the table of a kernel's parameters
 };
 
 /// Free task records, of a few sizes. Any thread; O(1). Submitting threads take and the scheduler gives, so each side

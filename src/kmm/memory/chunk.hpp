@@ -149,6 +149,8 @@ struct Owner {
     std::size_t num_chunks() const noexcept;
     /// Of a chunk, whether it has a record or not; in the indices of the array. O(rank).
     graph::Box box(std::size_t chunk) const noexcept;
+    /// Likewise in elements for each axis: chunks are packed, row-major.
+    void set_strides(std::size_t chunk, std::int64_t* strides) const noexcept;
     /// The record of a chunk, made if there is none. Under the order lock. Throws std::bad_alloc, with nothing changed.
     Chunk& touch(std::size_t chunk);
     /// Calls `f(Chunk&)` for those that have a record. O(pages of records).
@@ -240,6 +242,13 @@ inline std::size_t Owner::num_chunks() const noexcept {
 inline graph::Box Owner::box(std::size_t chunk) const noexcept {
     return is_temporary() ? static_cast<const Temporary&>(*this).region
                           : static_cast<const Array&>(*this).layout->box(chunk);
+}
+
+inline void Owner::set_strides(std::size_t chunk, std::int64_t* strides) const noexcept {
+    if (is_temporary())
+        graph::row_major_strides(static_cast<const Temporary&>(*this).region, strides, rank);
+    else
+        static_cast<const Array&>(*this).layout->set_strides(chunk, strides);
 }
 
 inline Chunk& Owner::touch(std::size_t i) {

@@ -31,4 +31,10 @@ inline std::byte* address_of(const graph::Task& task, const graph::View& view) n
     return chunk == nullptr ? nullptr : chunk + view.offset_bytes;
 }
 
+/// Strides in elements of what lies there, for the axes of the array; of an empty region 0. O(rank + regions across
+/// chunks).
+void set_strides(const graph::Task& task, const graph::View& view, std::int64_t* strides) noexcept;
+/// Of a kernel: writes the fields of its table into its parameters. O(fields).
+void write_fields(graph::Task& task) noexcept;
+
 }  // namespace kmm::memory

@@ -327,21 +327,24 @@ void Residency::finish_placement(Task& task) {
     }
     if (!task.across().empty()) note_gathered(task);
     if (find_unset_) address_unset(task);
-    // A kernel's addresses go into its parameters when it is issued.
-    if (task.kind == graph::TaskKind::kernel) return;
+    if (task.kind == graph::TaskKind::kernel) return write_fields(task);
     const bool is_transfer = task.kind == graph::TaskKind::transfer;
     const std::size_t count = is_transfer ? task.uses.size() : task.views.size();
-    task.addresses = task.allocate_addresses(count);
-    for (std::size_t i = 0; i < count; ++i)
+    task.allocate_addresses(count);
+    for (std::size_t i = 0; i < count; ++i) {
         task.addresses[i] = is_transfer ? address_of(task.uses[i]) : address_of(task, task.views[i]);
+        if (task.layouts != nullptr) set_strides(task, task.views[i], task.layouts[i].strides);
+    }
 }
 
 /// Debug mode.
 void Residency::address_unset(Task& task) noexcept {
     if (task.cold == nullptr) return;
-    for (graph::Unset& u : task.cold->unset)
+    for (graph::Unset& u : task.cold->unset) {
         u.address = reinterpret_cast<std::uintptr_t>(u.whole_chunk ? address_of(task.uses[u.index])
                                                                    : address_of(task, task.views[u.index]));
+        if (!u.whole_chunk) set_strides(task, task.views[u.index], u.strides);
+    }
 }
 
 // ----------------------------------------------------------------------------------------------------------------- use

@@ -77,6 +77,9 @@ class Layout {
         if (rank_ > 1) return set_strides_of_axes(chunk, strides);
         if (rank_ == 1) strides[0] = 1;
     }
+    /// Whether the chunks that the region meets are neighbours along the slowest axis, and hold little more than it
+    /// between its first row and its last: what leaves out more is better off with a copy of just the region.
+    bool may_be_read_in_place(const Box& region) const noexcept;
     MemoryId home(std::size_t chunk) const noexcept { return regular_ ? homes_.of(chunk) : chunks_[chunk].home; }
     /// The lowest number of a chunk whose home `is_meant`, `none` if there is none. O(1) where homes follow a rule and
     /// there is none; else O(chunks).

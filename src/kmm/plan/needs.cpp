@@ -16,9 +16,6 @@ namespace {
 // Up to here comparing each with each costs less than sorting.
 constexpr std::size_t few_requests = 16;
 
-// A stencil leaves out the border of its array; what leaves out more is better off with a copy of just the region.
-constexpr std::int64_t most_wider = 16;
-
 // Of a task with more such regions all are gathered ahead: placing it would compare their chunks with all it uses.
 constexpr std::size_t most_late_regions = 16;
 
@@ -124,7 +121,6 @@ void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32
     t.is_written = writes(r.kind);
     t.is_snapshot = is_in_place && !t.is_written;
     t.chosen_late = !t.is_written && !t.is_snapshot && r.memory.is_device();
-    t.box = r.region;
     if (!is_in_place) return;
     t.first_piece = static_cast<std::uint32_t>(pieces_.size());
     t.num_pieces = 1;
@@ -405,8 +401,6 @@ void SubmitPlan::look_at_readers(const std::vector<Request>& requests, std::size
 
 // -------------------------------------------------------------------------------------------------------- temporaries
 
-/// Those that could be read where the chunks are take as much memory as these do between the first and the last row of
-/// the region, if that is little more than the region.
 void SubmitPlan::choose_late(const std::vector<Request>& requests) {
     for (std::size_t begin = 0, end = 0; begin < requests.size(); begin = end) {
         std::size_t num_late = 0;
@@ -416,15 +410,8 @@ void SubmitPlan::choose_late(const std::vector<Request>& requests) {
             if (is_late(needs_[i])) temporaries_[needs_[i].temporary].chosen_late = false;
     }
     for (Temporary& t : temporaries_) {
-        const Layout& layout = *requests[t.request].layout;
-        if (!t.chosen_late || !layout.is_stack()) continue;
-        const Box& whole = layout.array();
-        Box rows = t.box;
-        for (std::size_t k = 1; k < layout.rank(); ++k) rows.begin[k] = whole.begin[k], rows.end[k] = whole.end[k];
-        const std::int64_t of_region = graph::volume(t.box, layout.rank());
-        if (graph::volume(rows, layout.rank()) - of_region > of_region / most_wider) continue;
-        t.box = rows;
-        t.may_be_in_place = true;
+        const Request& r = requests[t.request];
+        t.may_be_in_place = t.chosen_late && r.layout->may_be_read_in_place(r.region);
     }
 }
 

@@ -69,13 +69,11 @@ struct Piece {
 /// the same region in the same memory.
 ///
 /// A gather in the memory of a device is one of two forms, between which residency chooses when a task is placed: where
-/// the chunks lie side by side, the task reads them themselves. For both to have the same strides `box` may then be
-/// wider than the region, by a sixteenth of it at most.
+/// the chunks lie side by side, the task reads them themselves.
 struct Temporary {
     std::uint32_t request = 0;  ///< the first one that uses it: its region, array, memory
     std::uint32_t first_piece = 0;
     std::uint32_t num_pieces = 0;
-    Box box;                       ///< which memory is taken for; holds the region
     bool chosen_late = false;      ///< filled when a task is placed, if at all; of few pieces only
     bool may_be_in_place = false;  ///< chosen_late: the pieces are neighbours along the slowest axis
     bool is_filled = false;        ///< with what the pieces hold before the submit

@@ -73,7 +73,7 @@ void FunctionRunner::run_device_function(graph::Task& task, std::uint32_t device
     DeviceResourceAccess::begin_task(resource, task.chunk, &hooks);
     TaskContext context;
     context.addresses = task.addresses;
-    context.layouts = task.layouts.data();
+    context.layouts = task.layouts;
     context.resource = &resource;
     context.chunk = &task.chunk;
     if (!platform_.config().legacy_stream_capture || platform_.on_host_driver()) {

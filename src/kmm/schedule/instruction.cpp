@@ -50,7 +50,7 @@ Fill fill_of(const graph::Task& task, const graph::Unset& unset) noexcept {
         return fill;
     }
     std::copy_n(unset.extents, detail::max_rank, fill.extents);
-    std::copy_n(task.layouts[unset.index].strides, detail::max_rank, fill.strides);
+    std::copy_n(unset.strides, detail::max_rank, fill.strides);
     return fill;
 }
 

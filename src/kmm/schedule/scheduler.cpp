@@ -368,10 +368,6 @@ void Scheduler::stands_at(Task& task, Fence fence) {
 }
 
 void Scheduler::issue_kernel(Task& task) {
-    for (const graph::AddressPatch& p : task.patches) {
-        const void* const address = memory::address_of(task, task.views[p.access]);
-        std::memcpy(task.kernel.parameters + p.offset, &address, sizeof(void*));
-    }
     list_needed(task);
     const Fence fence = kernel_lanes_.take(task);
     const FenceSet& waits = lanes_.waits_of(fence.lane, task.fences);

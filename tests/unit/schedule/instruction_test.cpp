@@ -120,9 +120,9 @@ TEST(Fill, is_the_region_of_a_view_or_the_whole_chunk_of_a_use) {
     kmm::graph::View& view = task.views.emplace_back();
     view.use = 0;
     view.offset_bytes = 40;
-    task.layouts.emplace_back().strides[0] = 10;
     kmm::graph::Unset unset;
     unset.extents[0] = 5;
+    unset.strides[0] = 10;
     unset.address = reinterpret_cast<std::uintptr_t>(memory.data() + 40);
     Fill fill = kmm::schedule::fill_of(task, unset);
     EXPECT_EQ(fill.address, reinterpret_cast<std::uintptr_t>(memory.data() + 40));

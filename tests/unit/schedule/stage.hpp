@@ -72,7 +72,6 @@ class Stage : public Outbox {
         t.memory = memory;
         for (const Wanted& w : uses) {
             t.views.emplace_back().use = static_cast<std::uint32_t>(t.uses.size());
-            t.layouts.emplace_back();
             kmm::graph::Use& use = t.uses.emplace_back();
             use.chunk = w.chunk;
             use.writes = w.writes;
