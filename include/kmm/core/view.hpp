@@ -118,9 +118,11 @@ class AbstractView {
     /// Likewise the stride of an axis, sizeof(stride_type) bytes, of a view that stores strides; of the last axis of a
     /// row-major view none is stored.
     static constexpr std::size_t num_stored_strides = mapping_type::num_stored;
-    KMM_HOST_DEVICE static constexpr std::size_t stride_offset(std::size_t axis) noexcept {
-        return __builtin_offsetof(AbstractView, mapping_) + mapping_type::stored_at(axis) * sizeof(stride_type);
+#if !KMM_IS_RTC
+    static constexpr std::size_t stride_offset(std::size_t axis) noexcept {
+        return offsetof(AbstractView, mapping_) + mapping_type::stored_at(axis) * sizeof(stride_type);
     }
+#endif
 
     // ---- elements
     /// An element of a view of rank 1; of a higher rank the view of one rank less at `index` of axis 0.

@@ -1,5 +1,5 @@
-// A kernel task: from stored arguments to packed kernel parameters, and the table of what is known only when the task is
-// placed, addresses and strides.
+// A kernel task: from stored arguments to packed kernel parameters, and the table of the addresses and strides in them,
+// which are written when the task is placed.
 //
 // Owns: nothing. The submitting thread. Must not know: arrays, mappings. C++17.
 #pragma once

@@ -108,7 +108,7 @@ void Task::recycle() noexcept {
     fences.clear();
     position = 0;
     lane = LaneId::none;
-    planned_at = 0;
+    order_position = 0;
     is_barrier = fills_temporary = for_snapshot = sees_layouts = announced = false;
     in_fetch_queue = blocked = waited_for_memory = enables = is_unplaced = false;
     missing_bytes = 0;

@@ -232,8 +232,8 @@ struct TaskProgress {
     bool makes : 1 = false;              ///< likewise
     bool is_unplaced : 1 = false;        ///< schedule::Ahead knows it, and it has not been given its memory
     LaneId lane = LaneId::none;
-    std::uint16_t planned_at = 0;     ///< position in its memory's planned order, from 1; 0: none
-    std::uint16_t index_in_plan = 0;  ///< while an order is looked for (schedule/order_search.hpp)
+    std::uint16_t order_position = 0;   ///< position in its memory's planned order, from 1; 0: none
+    std::uint16_t index_in_search = 0;  ///< while an order is looked for (schedule/order_search.hpp)
     std::uint32_t unissued_predecessors = 0;
     std::uint32_t unsettled_predecessors = 0;
     std::uint32_t kernel_times = 0;  ///< of a kernel: schedule::KernelTimes::Id

@@ -29,12 +29,12 @@ struct Owner;
 
 /// Frequently used fields come first, in one cache line.
 struct Chunk {
-    Owner* owner = nullptr;           // constant: an array or a temporary
-    std::uint32_t index = 0;          // constant
-    std::uint32_t index_in_plan = 0;  ///< while a plan is made that looks at it (schedule/order_search.hpp)
-    std::size_t size_bytes = 0;       // constant; may be 0
-    std::uint64_t version = 0;        ///< number of writes so far; 0: nothing was written
-    std::uint64_t hold = 0;           ///< number of the task that is being given memory: its chunks are no victims
+    Owner* owner = nullptr;             // constant: an array or a temporary
+    std::uint32_t index = 0;            // constant
+    std::uint32_t index_in_search = 0;  ///< while an order is looked for that it matters to (schedule/order_search.hpp)
+    std::size_t size_bytes = 0;         // constant; may be 0
+    std::uint64_t version = 0;          ///< number of writes so far; 0: nothing was written
+    std::uint64_t hold = 0;             ///< number of the task that is being given memory: its chunks are no victims
     Replicas replicas;
     Demands demands;
     NextUses next_uses;

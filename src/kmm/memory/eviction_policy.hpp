@@ -27,8 +27,8 @@ struct Prospect {
     };
     Need need = Need::none;
     bool clean = false;  ///< another copy is valid
-    /// Only with `whole`: the position in the plan of the next tasks, below `eviction::beyond_plans`. If the plan does
-    /// not use it: `beyond_plans` plus the number of the first task that needs more than a small part, else of the
+    /// Only with `whole`: the position in the plan of the next tasks, below `eviction::beyond_orders`. If the plan does
+    /// not use it: `beyond_orders` plus the number of the first task that needs more than a small part, else of the
     /// first task.
     std::uint64_t next_use = 0;
 };
@@ -42,7 +42,7 @@ inline constexpr std::uint64_t rank_parts = 2;  ///< the parts are saved, unless
 inline constexpr std::uint64_t rank_dirty = 3;  ///< no submitted task uses it; must be saved
 inline constexpr std::uint64_t rank_used = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t last_task = (std::uint64_t{1} << 50) - 1;
-inline constexpr std::uint64_t beyond_plans = std::uint64_t{1} << 16;
+inline constexpr std::uint64_t beyond_orders = std::uint64_t{1} << 16;
 
 /// With equal ranks the least recently used leaves first.
 constexpr std::uint64_t rank_of(EvictionPolicy policy, const Prospect& prospect) noexcept {

@@ -355,7 +355,7 @@ void Residency::issued(Task& task, Fence fence) {
             residents_.add_user(*r, u.writes ? UserKind::task_write : UserKind::task_read, fence);
         use_is_over(task, u);
     });
-    task.planned_at = 0;
+    task.order_position = 0;
 }
 
 void Residency::pin(Task& task) {
@@ -368,7 +368,7 @@ void Residency::pin(Task& task) {
         use_is_over(task, u);
         if (r == nullptr) u.place = Use::Place::none;  // it is not unpinned either
     });
-    task.planned_at = 0;
+    task.order_position = 0;
 }
 
 void Residency::unpin(Task& task, const Fence* fence) {

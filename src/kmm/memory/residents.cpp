@@ -227,7 +227,7 @@ void Residents::stop_listening(ReadyUse& use) noexcept {
 }
 
 void Residents::plan(Task& task, std::uint16_t position) {
-    task.planned_at = position;
+    task.order_position = position;
     for_each_place(task, [&](Use&, Chunk& c) {
         Demand& demand = c.demands.find_or_make(task.memory, demands_);
         try {
@@ -245,14 +245,14 @@ void Residents::unplan(Task& task) {
         forget_planned_use(task, c);
         if (Replica* const r = c.replicas.find(task.memory)) reindex(*r);
     });
-    task.planned_at = 0;
+    task.order_position = 0;
 }
 
 void Residents::forget_planned_use(const Task& task, Chunk& chunk) noexcept {
-    if (task.planned_at == 0) return;
+    if (task.order_position == 0) return;
     Demand* const demand = chunk.demands.find(task.memory);
     if (demand == nullptr) return;
-    demand->planned.remove(task.planned_at, planned_uses_, &num_steps_);
+    demand->planned.remove(task.order_position, planned_uses_, &num_steps_);
     chunk.demands.drop_if_over(*demand, demands_);
 }
 
@@ -282,7 +282,7 @@ std::optional<Prospect> Residents::prospect_of(const Chunk& chunk, MemoryIndex m
     if (const Demand* const demand = chunk.demands.find(m); demand != nullptr && !demand->planned.empty())
         return Prospect{Need::whole, clean, demand->planned.first()};
     // Small parts can be read from any memory: only the first larger use counts.
-    return Prospect{Need::whole, clean, eviction::beyond_plans + chunk.next_uses.first_whole().task};
+    return Prospect{Need::whole, clean, eviction::beyond_orders + chunk.next_uses.first_whole().task};
 }
 
 std::uint64_t Residents::victim_rank(const Chunk& chunk, MemoryIndex m) const noexcept {

@@ -199,7 +199,7 @@ bool MemoryWaits::step_in_vain() {
     switch (tried_) {
     case Tried::nothing:
         tried_ = Tried::front;
-        ready_.do_without_plans();  // the one that needs least may fit, where the one that is planned does not
+        ready_.do_without_orders();  // the one that needs least may fit, where the one that is planned does not
         retry_all();
         try_front();
         return true;

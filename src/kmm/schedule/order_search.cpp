@@ -28,7 +28,7 @@ bool OrderSearch::may_have(const Task& task) const noexcept {
 }
 
 Index OrderSearch::add(Task& task) {
-    if (task.index_in_plan < tasks_.size() && tasks_[task.index_in_plan] == &task) return task.index_in_plan;
+    if (task.index_in_search < tasks_.size() && tasks_[task.index_in_search] == &task) return task.index_in_search;
     if (tasks_.size() == most_looked_at || !may_have(task)) return Rollout::none;
     Rollout::Task copy;
     copy.ready_at = task.ready_at;
@@ -38,13 +38,14 @@ Index OrderSearch::add(Task& task) {
     copy.is_join = task.kind == graph::TaskKind::join;
     for (const graph::Use& u : task.uses) copy.uses[copy.num_uses++] = {add(*u.chunk), u.needs_content, u.writes};
     const Index index = rollout_.add_task(copy);
-    task.index_in_plan = static_cast<std::uint16_t>(index);
+    task.index_in_search = static_cast<std::uint16_t>(index);
     tasks_.push_back(&task);
     return index;
 }
 
 Index OrderSearch::add(memory::Chunk& chunk) {
-    if (chunk.index_in_plan < chunks_.size() && chunks_[chunk.index_in_plan] == &chunk) return chunk.index_in_plan;
+    if (chunk.index_in_search < chunks_.size() && chunks_[chunk.index_in_search] == &chunk)
+        return chunk.index_in_search;
     const memory::Replica& replica = chunk.replicas[memory_];
     Rollout::Chunk copy;
     copy.bytes = residency_.residents().rounded(chunk.block_bytes());
@@ -58,9 +59,9 @@ Index OrderSearch::add(memory::Chunk& chunk) {
         else
             copy.next_uses[copy.num_next_uses++] = {use.task, use.replaces(), Rollout::none};
     });
-    chunk.index_in_plan = rollout_.add_chunk(copy);
+    chunk.index_in_search = rollout_.add_chunk(copy);
     chunks_.push_back(&chunk);
-    return chunk.index_in_plan;
+    return chunk.index_in_search;
 }
 
 void OrderSearch::add_successors(Index index) {

@@ -20,7 +20,7 @@ class OrderSearch final : private Rollout::Source {
   public:
     /// Tasks of a plan. As many as touch what fits into a memory of a few dozen chunks a few times.
     static constexpr std::size_t most_tasks = 256;
-    static_assert(most_tasks < memory::eviction::beyond_plans && most_tasks <= 0xffff, "Task::planned_at");
+    static_assert(most_tasks < memory::eviction::beyond_orders && most_tasks <= 0xffff, "Task::order_position");
     /// Ready tasks that are looked at in the beginning.
     static constexpr std::size_t most_ready = Rollout::most_ready;
 
@@ -40,7 +40,7 @@ class OrderSearch final : private Rollout::Source {
 
   private:
     static constexpr std::size_t most_looked_at = 1024;
-    static_assert(most_looked_at <= 0xffff, "Task::index_in_plan");
+    static_assert(most_looked_at <= 0xffff, "Task::index_in_search");
     static constexpr std::size_t most_successors = 16;
     static constexpr std::size_t most_victims = 128;  ///< of which no task that is looked at has any use
 

@@ -34,7 +34,7 @@ Task* PlannedOrders::next(MemoryIndex m, const TasksByKey& ready) {
     for (std::size_t i = o.next; i < o.tasks.size() && looked_at < most_looked_at; ++i, ++looked_at) {
         ++num_steps_;
         Task* const task = table_.find(o.tasks[i]);
-        const bool is_planned = task != nullptr && task->planned_at != 0;  // else it was issued, or cancelled
+        const bool is_planned = task != nullptr && task->order_position != 0;  // else it was issued, or cancelled
         if (is_planned && task->in_fetch_queue) return task;
         if (is_planned && ++waiting == most_passed_over) break;
         if (!is_planned && i == o.next) ++o.next;
@@ -78,7 +78,7 @@ void PlannedOrders::drop(Order& o) noexcept {
     for (const graph::TaskNumber number : o.tasks) {
         ++num_steps_;
         Task* const task = table_.find(number);
-        if (task == nullptr || task->planned_at == 0) continue;
+        if (task == nullptr || task->order_position == 0) continue;
         residency_.residents().unplan(*task);
         if (rest_.size() < rest_.capacity()) rest_.push_back(task);
     }

@@ -61,7 +61,7 @@ class ReadyTasks {
     Task* take_in_order();
 
     /// No plan is followed until a task has been issued.
-    void do_without_plans() noexcept { planned_.do_without(); }
+    void do_without_orders() noexcept { planned_.do_without(); }
     void trim() noexcept { uses_.trim(); }
     /// Entries of lists that were looked at in all.
     std::uint64_t num_steps() const noexcept { return num_steps_ + planned_.num_steps(); }

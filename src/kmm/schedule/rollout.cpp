@@ -182,10 +182,10 @@ Prospect Rollout::prospect(Index index) {
     if (state.next_in_order != 0) return {Need::whole, clean, state.next_in_order};
     if (has_use) {
         const NextUse& next = chunk.next_uses[state.first_use];
-        return {Need::whole, clean, memory::eviction::beyond_plans + next.place};
+        return {Need::whole, clean, memory::eviction::beyond_orders + next.place};
     }
     if (!chunk.has_more_uses) return chunk.is_released ? Prospect{} : Prospect{Need::no_task, clean};
-    return {Need::whole, clean, memory::eviction::beyond_plans + chunk.next_uses[chunk.num_next_uses - 1].place + 1};
+    return {Need::whole, clean, memory::eviction::beyond_orders + chunk.next_uses[chunk.num_next_uses - 1].place + 1};
 }
 
 std::uint64_t Rollout::rank(Index chunk) {

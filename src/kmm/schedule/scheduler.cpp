@@ -205,7 +205,7 @@ void Scheduler::settle_barriers() {
 void Scheduler::cancel(Task& task) {
     admission_.cancelled(task);
     waits_.end(task);
-    if (task.planned_at != 0) residency_.residents().unplan(task);
+    if (task.order_position != 0) residency_.residents().unplan(task);
     for (const Use& u : task.uses) residency_.residents().remove_next_use(*u.chunk, memory::next_use_of(task, u));
     task.state.store(TaskState::executed, std::memory_order_relaxed);
     has_progressed();

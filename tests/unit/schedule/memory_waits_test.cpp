@@ -363,10 +363,10 @@ TEST_F(MemoryWaitsTest, the_front_is_tried_without_a_plan) {
         tasks.push_back(&ground.make_kernel({{chunks[i % units]}, {chunks[(i + 1) % units]}}));
     for (Task* t : tasks) ready.add(*t);
     Task* const planned = ready.take(gpu, nullptr, [] { return true; });
-    ASSERT_EQ(planned->planned_at, 1u);
+    ASSERT_EQ(planned->order_position, 1u);
     waits.wait(*planned, false);
     ASSERT_TRUE(waits.step_in_vain());
-    for (const Task* t : tasks) EXPECT_EQ(t->planned_at, 0u);
+    for (const Task* t : tasks) EXPECT_EQ(t->order_position, 0u);
 }
 
 TEST_F(MemoryWaitsTest, a_front_that_stood_for_an_interval_beside_a_long_function_lets_others_pass) {

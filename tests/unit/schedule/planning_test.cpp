@@ -87,11 +87,12 @@ TEST(Planning, of_tasks_that_move_little_and_a_small_part_of_the_memory_does_not
         stage.dispatch();
         for (int i = 0; i < 200; ++i) {
             stage.complete_one();
-            any_planned |= std::any_of(tasks.begin(), tasks.end(), [](const Task* t) { return t->planned_at != 0; });
+            any_planned |=
+                std::any_of(tasks.begin(), tasks.end(), [](const Task* t) { return t->order_position != 0; });
         }
         EXPECT_EQ(any_planned, bytes == chunk_bytes);
         stage.finish();
-        EXPECT_TRUE(std::none_of(tasks.begin(), tasks.end(), [](const Task* t) { return t->planned_at != 0; }));
+        EXPECT_TRUE(std::none_of(tasks.begin(), tasks.end(), [](const Task* t) { return t->order_position != 0; }));
     }
 }
 

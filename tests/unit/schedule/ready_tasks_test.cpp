@@ -215,11 +215,11 @@ TEST_F(ReadyTasksTest, a_plan_is_followed_where_memory_is_short_but_for_the_task
     ++ground->residency.space(gpu).counters.evictions;
     ground->drop(chunk_of(*tasks[0]), gpu);
     for (Task* t : tasks) ready->add(*t);
-    ready->do_without_plans();
-    for (const std::uint32_t planned_at : {0u, 1u, 2u}) {
+    ready->do_without_orders();
+    for (const std::uint32_t order_position : {0u, 1u, 2u}) {
         Task* const t = take();
         ASSERT_NE(t, nullptr);
-        EXPECT_EQ(t->planned_at, planned_at);
+        EXPECT_EQ(t->order_position, order_position);
         ready->issued(gpu, t->number);
     }
 }
@@ -308,7 +308,7 @@ class PlannedOrdersTest : public ::testing::Test {
     }
     std::size_t num_planned() const {
         return static_cast<std::size_t>(
-            std::count_if(ready.begin(), ready.end(), [](const auto& t) { return t.task->planned_at != 0; }));
+            std::count_if(ready.begin(), ready.end(), [](const auto& t) { return t.task->order_position != 0; }));
     }
     void issue(Task& t) {
         t.in_fetch_queue = false;
@@ -344,7 +344,7 @@ TEST_F(PlannedOrdersTest, one_is_followed_task_by_task_for_half_of_its_length) {
     for (std::uint16_t at = 1; !orders.is_over(gpu); ++at, ++count) {
         Task* const t = orders.next(gpu, ready);
         ASSERT_NE(t, nullptr);
-        EXPECT_EQ(t->planned_at, at);
+        EXPECT_EQ(t->order_position, at);
         issue(*t);
     }
     EXPECT_EQ(count, num_tasks / 2);
@@ -354,7 +354,7 @@ TEST_F(PlannedOrdersTest, eight_tasks_that_are_not_ready_are_passed_over_and_no_
     evict_one();
     ASSERT_NE(orders.next(gpu, ready), nullptr);
     std::vector<Task*> order(num_tasks + 1);
-    for (const auto& entry : ready) order[entry.task->planned_at] = entry.task;
+    for (const auto& entry : ready) order[entry.task->order_position] = entry.task;
     for (std::size_t at = 1; at <= 7; ++at) order[at]->in_fetch_queue = false;
     EXPECT_EQ(orders.next(gpu, ready), order[8]);
     order[8]->in_fetch_queue = false;
