@@ -207,8 +207,7 @@ class World {
                 FuzzArray& a = arrays_[array];
                 Request r;
                 r.region = random_region(a);
-                r.layout = &a.layout;
-                r.histories = &a.histories;
+                r.array = static_cast<std::uint32_t>(array);
                 r.empty = graph::is_empty(r.region, a.layout.rank());
                 r.task = static_cast<std::uint32_t>(task);
                 r.argument = static_cast<std::uint32_t>(n);
@@ -296,7 +295,9 @@ class World {
 
     void check() {
         const Expected expected = expect();
-        const bool is_made = plan_.make(requests_);
+        std::vector<plan::PlannedArray> planned;
+        for (const FuzzArray& a : arrays_) planned.push_back({&a.layout, &a.histories});
+        const bool is_made = plan_.make(requests_, planned);
         require(is_made == (expected.reason == Reason::none), "a submit is refused, or is not, against its elements");
         if (!is_made) {
             const Refusal& r = plan_.refusal();
@@ -320,7 +321,6 @@ class World {
             const Access& a = accesses_[i];
             const Form form = a.elements.none() ? Form::nothing : a.is_beside ? Form::temporary : Form::in_place;
             require(need.form == form, "a need is met in the wrong form");
-            if (form != Form::in_place) require(plan_.histories()[i] == nullptr, "a history of what is not in place");
             if (form == Form::nothing) require(!need.first_of_chunk, "an empty region uses a chunk");
             if (form == Form::in_place) check_in_place(i);
             if (form == Form::temporary) check_temporary(i, num_temporaries);
@@ -362,8 +362,6 @@ class World {
         std::size_t offset = 0;
         for (std::size_t e = 0; e < begin; ++e) offset += chunk[e];
         require(need.offset == offset, "the offset is not the number of elements before the region");
-        const graph::CompactHistory* const history = array.histories.find(a.chunk);
-        require(history != nullptr && plan_.histories()[i] == history, "not the history of the chunk");
 
         bool is_first = true, reads = false, writes = false, replaces = false, keeps = false;
         for (std::size_t j = 0; j < count(); ++j) {

@@ -22,6 +22,7 @@ struct Binding {
     std::shared_ptr<RuntimeCore> runtime;
     LayoutRef layout;
     graph::ChunkHistories histories;      ///< of the chunks that were used; order lock
+    std::uint32_t number_in_submit = 0;   ///< valid if that of the submit names this one; order lock
     std::unique_ptr<memory::Array> data;  ///< given to the runtime when the array ends
 
     /// Chunks that cover the array exactly. O(1).

@@ -121,7 +121,7 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
     const auto view = static_cast<std::uint32_t>(t.views.size());
     const bool is_empty = graph::is_empty(region, array->rank());
     draft_->accesses.push_back({array.get(), nullptr, view});
-    draft_->wanted.push_back({region, nullptr, nullptr, kind, is_empty, t.chunk_index, argument, t.memory});
+    draft_->wanted.push_back({region, kind, is_empty, 0, t.chunk_index, argument, t.memory});
     t.views.emplace_back().kind = kind;
     return view;
 }
@@ -258,13 +258,22 @@ void Submission::Draft::find_bindings() {
                                                  "content to an array of this runtime",
                                                  a.array->name(), a.binding->runtime->platform().number(),
                                                  core->platform().number()));
-        request->layout = a.binding->layout.get();
-        request++->histories = &a.binding->histories;
+        request++->array = number_of(*a.binding);
     }
 }
 
+/// Among the arrays of the submit. O(1): the array remembers a number, which counts if it is the array's now (Briggs,
+/// Torczon: An efficient representation for sparse sets, 1993).
+std::uint32_t Submission::Draft::number_of(Binding& binding) {
+    const std::uint32_t known = binding.number_in_submit;
+    if (known < arrays.size() && arrays[known].histories == &binding.histories) return known;
+    binding.number_in_submit = static_cast<std::uint32_t>(arrays.size());
+    arrays.push_back({binding.layout.get(), &binding.histories});
+    return binding.number_in_submit;
+}
+
 void Submission::Draft::make_plan() {
-    if (!plan.make(wanted)) throw_refusal(*accesses[plan.refusal().first].array);
+    if (!plan.make(wanted, arrays)) throw_refusal(*accesses[plan.refusal().first].array);
 }
 
 // Debug mode: what an overwrite finds is filled with a pattern.
@@ -399,8 +408,8 @@ void Submission::Draft::connect_access(Task& t, std::size_t request) {
         for (const plan::Piece& p : plan.pieces(temporary)) binding.read(p, t.number, t.predecessors, *this);
         return;
     }
-    graph::CompactHistory& history = *plan.histories()[request];
     Binding& binding = *accesses[request].binding;
+    graph::CompactHistory& history = binding.histories[need.chunk];
     const auto box = binding.box_of(need.chunk);
     if (r.kind == AccessKind::read) {
         history.read(r.region, need.whole_chunk, box, t.number, t.predecessors, *this);

@@ -28,6 +28,7 @@ struct Submission::Draft final : Batch {
     LauncherInfo launcher;
     std::vector<DraftAccess> accesses;
     std::vector<plan::Request> wanted;  ///< one for each access
+    std::vector<plan::PlannedArray> arrays;
     plan::SubmitPlan plan;
     std::vector<NewBinding> bindings;
     Temporaries temporaries;
@@ -47,6 +48,7 @@ struct Submission::Draft final : Batch {
         drop();
         accesses.clear();
         wanted.clear();
+        arrays.clear();
         bindings.clear();
     }
     // ---- Batch
@@ -60,6 +62,7 @@ struct Submission::Draft final : Batch {
 
     void bind_new();
     void find_bindings();
+    std::uint32_t number_of(Binding& binding);
     void bind_first_writes();
     Binding* bind_first_write(ArrayRecord& array, const std::vector<std::uint32_t>& positions);
     void make_plan();

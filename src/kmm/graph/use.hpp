@@ -21,6 +21,7 @@ struct ContentNeeds {
     bool writes : 1 = false;         ///< some of it
     bool replaces : 1 = false;       ///< all of it; the task comes after all earlier users
 
+    friend bool operator==(const ContentNeeds&, const ContentNeeds&) = default;
     /// A full overwrite: the new content does not depend on the old.
     bool owes_nothing() const noexcept { return writes && replaces && !needs_content; }
 };

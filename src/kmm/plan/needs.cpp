@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <functional>
+#include <tuple>
 #include <utility>
 
 #include "kmm/graph/across.hpp"
@@ -49,7 +49,8 @@ bool SubmitPlan::first_write(const Box& array, const std::vector<Request>& reque
     return true;
 }
 
-bool SubmitPlan::make(const std::vector<Request>& requests) {
+bool SubmitPlan::make(const std::vector<Request>& requests, std::span<const PlannedArray> arrays) {
+    arrays_ = arrays;
     find_chunks(requests);
     if (any_crossing_ && !list_pieces(requests)) return false;
     if (several_memories_) write_each_chunk_in_one_memory(requests);
@@ -77,23 +78,18 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
         const Request& r = requests[i];
         Need& need = needs_[i];
         need = Need();
-        used_[i] = nullptr;
         if (r.empty) continue;
         if (writes(r.kind)) {
             several_memories_ = several_memories_ || (any_write_ && r.memory != written_in);
             written_in = r.memory;
             any_write_ = true;
         }
-        const Place place = r.layout->locate(r.region);
+        const Place place = layout_of(r).locate(r.region);
         if (place.chunk == Layout::none) {
             any_crossing_ = true;
             use_temporary(requests, static_cast<std::uint32_t>(i));
             continue;
         }
-        // A read of a chunk without a history is refused later: no history is made for it.
-        used_[i] = writes(r.kind)
-                       ? &r.histories->touch(place.chunk, [&] { return graph::CompactHistory(r.layout->rank()); })
-                       : r.histories->find(place.chunk);
         need.offset = place.offset;
         need.chunk_elements = place.chunk_elements;
         need.chunk = static_cast<std::uint32_t>(place.chunk);
@@ -109,7 +105,6 @@ void SubmitPlan::use_temporary(const std::vector<Request>& requests, std::uint32
     Need& need = needs_[request];
     const bool is_in_place = need.form == Form::in_place;
     need.form = Form::temporary;
-    used_[request] = nullptr;
     const auto number = static_cast<std::uint32_t>(temporaries_.size());
     need.temporary = writes(r.kind) ? number : shared_temporary(requests, request, number);
     const std::uint32_t before = need.temporary != number ? need.temporary : number - 1;
@@ -136,10 +131,11 @@ bool SubmitPlan::list_pieces(const std::vector<Request>& requests) {
         const Request& r = requests[t.request];
         t.first_piece = static_cast<std::uint32_t>(pieces_.size());
         found_.clear();
-        r.layout->find_all(r.region, found_);
-        const std::size_t rank = r.layout->rank();
+        const Layout& layout = layout_of(r);
+        layout.find_all(r.region, found_);
+        const std::size_t rank = layout.rank();
         for (const std::size_t chunk : found_) {
-            const Box whole = r.layout->box(chunk);
+            const Box whole = layout.box(chunk);
             Piece& piece = pieces_.emplace_back();
             piece.chunk = static_cast<std::uint32_t>(chunk);
             piece.box = graph::intersection(r.region, whole, rank);
@@ -165,16 +161,15 @@ void SubmitPlan::write_each_chunk_in_one_memory(const std::vector<Request>& requ
         const Request& r = requests[i];
         if (r.empty || !writes(r.kind)) continue;
         if (needs_[i].form == Form::in_place) {
-            writes_.push_back({r.histories, needs_[i].chunk, i, none});
+            writes_.push_back({r.array, needs_[i].chunk, i, none});
             continue;
         }
         const Temporary& t = temporaries_[needs_[i].temporary];
         for (std::uint32_t p = t.first_piece; p < t.first_piece + t.num_pieces; ++p)
-            writes_.push_back({r.histories, pieces_[p].chunk, i, p});
+            writes_.push_back({r.array, pieces_[p].chunk, i, p});
     }
     std::sort(writes_.begin(), writes_.end(), [](const Write& a, const Write& b) {
-        if (a.array != b.array) return std::less<const graph::ChunkHistories*>()(a.array, b.array);
-        return std::pair(a.chunk, a.request) < std::pair(b.chunk, b.request);
+        return std::tuple(a.array, a.chunk, a.request) < std::tuple(b.array, b.chunk, b.request);
     });
     memory::MemoryIndex memory;
     for (std::size_t i = 0; i < writes_.size(); ++i) {
@@ -208,10 +203,11 @@ bool SubmitPlan::check_each_with_each(const std::vector<Request>& requests) {
         if (a.empty) continue;
         for (std::uint32_t j = i + 1; j < count; ++j) {
             const Request& b = requests[j];
-            if (b.empty || a.histories != b.histories || (!writes(a.kind) && !writes(b.kind))) continue;
-            if (used_[i] != used_[j] && used_[i] != nullptr && used_[j] != nullptr) continue;  // different chunks
+            if (b.empty || a.array != b.array || (!writes(a.kind) && !writes(b.kind))) continue;
+            const bool are_in_place = needs_[i].form == Form::in_place && needs_[j].form == Form::in_place;
+            if (are_in_place && needs_[i].chunk != needs_[j].chunk) continue;
             ++num_compared_;
-            if (!graph::overlaps(a.region, b.region, a.layout->rank())) continue;
+            if (!graph::overlaps(a.region, b.region, layout_of(a).rank())) continue;
             if (writes(a.kind) && writes(b.kind)) {
                 refusal_.region = graph::intersection(a.region, b.region);
                 return refuse(Reason::conflict, i, j);
@@ -241,7 +237,7 @@ void SubmitPlan::name_conflict(const std::vector<Request>& requests, std::size_t
         written.each_that_meets(a.region, is_later, &num_compared_);
         if (other == written.size()) continue;
         const std::uint32_t first = order_[begin + i], second = order_[begin + other];
-        // Which pair is refused must not depend on where histories lie in memory: the lowest positions of all.
+        // Of several arrays the pair with the lowest positions is refused.
         if (refusal_.reason != Reason::none && std::pair(refusal_.first, refusal_.second) < std::pair(first, second))
             return;
         refusal_.region = graph::intersection(a.region, requests[second].region);
@@ -250,43 +246,16 @@ void SubmitPlan::name_conflict(const std::vector<Request>& requests, std::size_t
     }
 }
 
-/// Fills `order_`: array by array, those that write before those that read, else as they came. O(requests) for a few
-/// arrays.
+/// Fills `order_`: array by array, those that write before those that read, else as they came. O(requests + arrays).
 void SubmitPlan::group_by_array(const std::vector<Request>& requests) {
-    constexpr std::size_t few_arrays = 16;
-    const graph::ChunkHistories* arrays[few_arrays] = {};
-    std::size_t num_arrays = 0;
-    std::size_t ends[2 * few_arrays + 1] = {};  // of those that write, and of those that read, one further on
-    group_of_.resize(requests.size());
-    std::size_t array = 0;
-    for (std::size_t i = 0; i < requests.size() && num_arrays <= few_arrays; ++i) {
-        const Request& r = requests[i];
-        if (r.empty) continue;
-        if (num_arrays == 0 || arrays[array] != r.histories)
-            array = static_cast<std::size_t>(std::find(arrays, arrays + num_arrays, r.histories) - arrays);
-        if (array == num_arrays) {
-            if (array < few_arrays) arrays[array] = r.histories;
-            ++num_arrays;
-        }
-        group_of_[i] = static_cast<std::uint8_t>(2 * array + (writes(r.kind) ? 0 : 1));
-        if (array < few_arrays) ++ends[group_of_[i] + 1];
-    }
-    order_.clear();
-    if (num_arrays <= few_arrays) {
-        for (std::size_t g = 0; g < 2 * num_arrays; ++g) ends[g + 1] += ends[g];
-        order_.resize(ends[2 * num_arrays]);
-        for (std::uint32_t i = 0; i < requests.size(); ++i)
-            if (!requests[i].empty) order_[ends[group_of_[i]]++] = i;
-        return;
-    }
+    const auto group_of = [](const Request& r) { return 2 * std::size_t{r.array} + (writes(r.kind) ? 0 : 1); };
+    ends_.assign(2 * arrays_.size() + 1, 0);
+    for (const Request& r : requests)
+        if (!r.empty) ++ends_[group_of(r) + 1];
+    for (std::size_t g = 1; g < ends_.size(); ++g) ends_[g] += ends_[g - 1];
+    order_.resize(ends_.back());
     for (std::uint32_t i = 0; i < requests.size(); ++i)
-        if (!requests[i].empty) order_.push_back(i);
-    std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-        if (requests[a].histories != requests[b].histories)
-            return std::less<const graph::ChunkHistories*>()(requests[a].histories, requests[b].histories);
-        const bool a_reads = !writes(requests[a].kind), b_reads = !writes(requests[b].kind);
-        return a_reads != b_reads ? b_reads : a < b;
-    });
+        if (!requests[i].empty) order_[ends_[group_of(requests[i])]++] = i;
 }
 
 /// Whether each of these requests of one array, all of which write, does so in place and in a chunk of its own. Lists
@@ -313,7 +282,7 @@ bool SubmitPlan::is_written_in(const std::vector<Request>& requests, std::uint32
                                         [](const ChunkWriter& w, std::uint32_t c) { return w.chunk < c; });
     if (found == writer_of_.end() || found->chunk != chunk) return false;
     const Request& writer = requests[found->request];
-    return graph::overlaps(writer.region, region, writer.layout->rank());
+    return graph::overlaps(writer.region, region, layout_of(writer).rank());
 }
 
 /// Calls `f(begin, readers, end)` for each array that is written: where in `order_` the requests begin that write it
@@ -322,7 +291,7 @@ template<typename F>
 void SubmitPlan::each_written_array(const std::vector<Request>& requests, F&& f) {
     for (std::size_t begin = 0, end = 0; begin < order_.size(); begin = end) {
         const auto of_array = [&](std::size_t i) {
-            return i < order_.size() && requests[order_[i]].histories == requests[order_[begin]].histories;
+            return i < order_.size() && requests[order_[i]].array == requests[order_[begin]].array;
         };
         for (end = begin; of_array(end) && writes(requests[order_[end]].kind);) ++end;
         const std::size_t readers = end;
@@ -338,7 +307,7 @@ bool SubmitPlan::find_conflicts(const std::vector<Request>& requests) {
     group_by_array(requests);
     each_written_array(requests, [&](std::size_t begin, std::size_t readers, std::size_t end) {
         if (write_chunks_of_their_own(begin, readers)) return;
-        graph::BoxIndex written(requests[order_[begin]].layout->rank(), readers - begin,
+        graph::BoxIndex written(layout_of(requests[order_[begin]]).rank(), readers - begin,
                                 [&](std::size_t i) -> const Box& { return requests[order_[begin + i]].region; });
         std::size_t first = 0, second = 0;
         if (written.find_overlap(&first, &second, &num_compared_))
@@ -411,7 +380,7 @@ void SubmitPlan::choose_late(const std::vector<Request>& requests) {
     }
     for (Temporary& t : temporaries_) {
         const Request& r = requests[t.request];
-        t.may_be_in_place = t.chosen_late && r.layout->may_be_read_in_place(r.region);
+        t.may_be_in_place = t.chosen_late && layout_of(r).may_be_read_in_place(r.region);
     }
 }
 
@@ -420,16 +389,15 @@ std::uint32_t SubmitPlan::shared_temporary(const std::vector<Request>& requests,
                                            std::uint32_t number) {
     const Request& r = requests[request];
     if (shared_.empty()) shared_.assign(std::bit_ceil(2 * requests.size()), none);
-    std::size_t h = std::hash<const void*>()(r.histories) ^ r.memory.index();
-    for (std::size_t k = 0; k < r.layout->rank(); ++k)
+    std::size_t h = std::size_t{r.array} << 16 ^ r.memory.index();
+    for (std::size_t k = 0; k < layout_of(r).rank(); ++k)
         for (const std::int64_t x : {r.region.begin[k], r.region.end[k]})
             h = (h ^ static_cast<std::size_t>(x)) * 0x9e3779b97f4a7c15ull, h ^= h >> 29;
     for (;; ++h) {
         std::uint32_t& at = shared_[h & (shared_.size() - 1)];
         if (at == none) return at = number;
         const Request& other = requests[temporaries_[at].request];
-        if (other.histories == r.histories && other.memory == r.memory && graph::equal(other.region, r.region))
-            return at;
+        if (other.array == r.array && other.memory == r.memory && graph::equal(other.region, r.region)) return at;
     }
 }
 
@@ -463,52 +431,40 @@ bool SubmitPlan::check_content(const std::vector<Request>& requests, std::uint32
         refusal_.region = history == nullptr ? box : graph::intersection(refusal_.region, box);
         return refuse(Reason::unwritten, request);
     };
-    if (need.form == Form::in_place) return check(used_[request], r.region);
+    if (need.form == Form::in_place) return check(history_of(r, need.chunk), r.region);
     const Temporary& t = temporaries_[need.temporary];
     if (t.request != request) return true;  // it was looked at for the first
-    return std::ranges::all_of(pieces(t), [&](const Piece& p) { return check(r.histories->find(p.chunk), p.box); });
-}
-
-/// Whether two requests of a task use the same chunk or temporary.
-bool SubmitPlan::is_same_use(std::size_t a, std::size_t b) const noexcept {
-    if (used_[a] != nullptr || used_[b] != nullptr) return used_[a] == used_[b];
-    return needs_[a].form == needs_[b].form && needs_[a].temporary == needs_[b].temporary;
+    return std::ranges::all_of(pieces(t), [&](const Piece& p) { return check(history_of(r, p.chunk), p.box); });
 }
 
 /// The first request of the task that uses the same chunk or temporary, from `few` on: none before does. O(1), for
 /// tasks with very many accesses too.
 std::size_t SubmitPlan::first_in_table(std::size_t request, std::size_t few) {
     if (first_uses_.size() < 2 * needs_.size()) first_uses_.assign(std::bit_ceil(2 * needs_.size()), 0);
-    std::size_t h =
-        std::hash<const void*>()(used_[request]) / alignof(graph::CompactHistory) + needs_[request].temporary;
-    for (h *= 0x9e3779b97f4a7c15ull, h ^= h >> 29;; ++h) {
+    std::size_t h = used_[request] * 0x9e3779b97f4a7c15ull;
+    for (h ^= h >> 29;; ++h) {
         // Entries of tasks before count as empty.
         std::uint32_t& at = first_uses_[h & (first_uses_.size() - 1)];
         if (at < few || at >= request) return at = static_cast<std::uint32_t>(request);
-        if (is_same_use(at, request)) return at;
+        if (used_[at] == used_[request]) return at;
     }
 }
 
-/// The need of the first request of the task that uses what this one uses, which may be this one.
-Need& SubmitPlan::use_with(std::size_t first, std::size_t request) noexcept {
+/// Sets which chunk or temporary the request uses, for those of the same task behind it; returns the need of the first
+/// one that does.
+Need& SubmitPlan::note_use(std::size_t task_begin, std::size_t request, std::uint64_t use) {
+    used_[request] = use;
+    const std::size_t few = task_begin + few_requests;
+    std::size_t first = task_begin;
+    while (first < few && used_[first] != use) ++first;
+    if (first == few) first = first_in_table(request, few);
     if (first == request) needs_[first].first_of_chunk = true, needs_[first].use = num_uses_++;
     needs_[request].use = needs_[first].use;
     return needs_[first];
 }
 
-void SubmitPlan::describe_temporary(std::uint32_t request, std::size_t task_begin) {
-    const Temporary& t = temporaries_[needs_[request].temporary];
-    const std::size_t few = task_begin + few_requests;
-    std::size_t first = task_begin;
-    while (first < few && !is_same_use(first, request)) ++first;
-    if (first == few) first = first_in_table(request, few);
-    Need& need = use_with(first, request);
-    need.needs_content = t.is_filled;
-    need.writes = need.replaces = t.is_written;
-}
-
 bool SubmitPlan::describe(const std::vector<Request>& requests) {
-    const graph::CompactHistory* const* const used = used_.data();
+    constexpr std::uint64_t nothing = ~std::uint64_t{0}, temporary = std::uint64_t{1} << 63;
     std::size_t task_begin = 0;
     num_uses_ = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -516,19 +472,20 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
         if (r.task != requests[task_begin].task) task_begin = i, num_uses_ = 0;
         const Need& need = needs_[i];
         if (need.form != Form::in_place) {
+            used_[i] = nothing;
             if (need.form == Form::nothing) continue;
             if (!check_content(requests, static_cast<std::uint32_t>(i))) return false;
-            describe_temporary(static_cast<std::uint32_t>(i), task_begin);
+            const Temporary& t = temporaries_[need.temporary];
+            Need& first = note_use(task_begin, i, temporary | need.temporary);
+            first.needs_content = t.is_filled;
+            first.writes = first.replaces = t.is_written;
             continue;
         }
+        const graph::CompactHistory* const history = history_of(r, need.chunk);
         // Which gives the same answer as `check_content`, and most requests come here.
-        if (used[i] == nullptr || (r.kind == AccessKind::read && !used[i]->covers(r.region, &refusal_.region)))
+        if (r.kind == AccessKind::read && (history == nullptr || !history->covers(r.region, &refusal_.region)))
             return check_content(requests, static_cast<std::uint32_t>(i));
-        const std::size_t few = task_begin + few_requests;
-        std::size_t j = task_begin;
-        while (j < few && used[j] != used[i]) ++j;
-        if (j == few) j = first_in_table(i, few);
-        Need& first = use_with(j, i);
+        Need& first = note_use(task_begin, i, std::uint64_t{r.array} << 32 | need.chunk);
         if (r.kind == AccessKind::read) {
             first.needs_content = true;
             continue;
@@ -537,7 +494,8 @@ bool SubmitPlan::describe(const std::vector<Request>& requests) {
         if (need.whole_chunk) first.replaces = true;
         // What else the chunk holds must stay, even where other tasks will have written it only by the time this one
         // runs.
-        if (!need.whole_chunk || (r.kind == AccessKind::write && used[i]->any_content())) first.needs_content = true;
+        const bool any_content = history != nullptr && history->any_content();
+        if (!need.whole_chunk || (r.kind == AccessKind::write && any_content)) first.needs_content = true;
     }
     return true;
 }

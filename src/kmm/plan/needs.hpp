@@ -1,8 +1,8 @@
 // What the tasks of one submit need of the chunks of their arrays, and why a submit is refused.
 //
-// Owns: the decisions that follow from regions, layouts and histories alone. Pure: must not know where the bytes are,
-// who runs a task, threads or locks. Used on the submitting thread under the runtime's order lock, because histories
-// are read, and made where there are none.
+// Owns: the decisions that follow from regions, layouts and histories alone. Pure: changes nothing of arrays; must not
+// know where the bytes are, who runs a task, threads or locks. A plan has numbers of tasks, arrays, chunks and
+// temporaries, and no pointer. Made on the submitting thread under the runtime's order lock, because histories are read.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,19 @@ using detail::AccessKind;
 
 constexpr bool writes(AccessKind kind) noexcept { return kind != AccessKind::read; }
 
+/// An array of a submit. Valid while the plan is made.
+struct PlannedArray {
+    const Layout* layout = nullptr;
+    const graph::ChunkHistories* histories = nullptr;  ///< what was written before the submit
+};
+
 /// One access of one task of a submit. The requests of a submit are in the order of its tasks, those of a task in the
 /// order of its accesses.
 struct Request {
-    Box region;                                  ///< inside the array
-    const Layout* layout = nullptr;              ///< not looked at by `first_write`
-    graph::ChunkHistories* histories = nullptr;  ///< of the array; not looked at by `first_write`
+    Box region;  ///< inside the array
     AccessKind kind = AccessKind::read;
     bool empty = false;          ///< the region has no elements
+    std::uint32_t array = 0;     ///< which one of the submit; not looked at by `first_write`
     std::uint32_t task = 0;      ///< position in the submit
     std::uint32_t argument = 0;  ///< for messages
     memory::MemoryIndex memory;  ///< that the task runs in
@@ -52,6 +57,8 @@ struct Need : graph::ContentNeeds {
     std::uint32_t temporary = 0;     ///< temporary: which one
     std::size_t offset = 0;          ///< in_place: of the region's first element from the chunk's, in elements
     std::size_t chunk_elements = 0;  ///< in_place: of the whole chunk
+
+    friend bool operator==(const Need&, const Need&) = default;
 };
 static_assert(sizeof(Need) == 32);
 
@@ -61,6 +68,11 @@ struct Piece {
     bool whole_chunk = false;  ///< it is the chunk
     Box box;
     memory::MemoryIndex memory;  ///< where it is written back; all tasks of a submit write a chunk in one memory
+
+    friend bool operator==(const Piece& a, const Piece& b) noexcept {
+        return a.chunk == b.chunk && a.whole_chunk == b.whole_chunk && graph::equal(a.box, b.box) &&
+               a.memory == b.memory;
+    }
 };
 
 /// Memory for one region beside the chunks. A task reads it where the region crosses chunks (a gather), or where a
@@ -79,6 +91,8 @@ struct Temporary {
     bool is_filled = false;        ///< with what the pieces hold before the submit
     bool is_written = false;       ///< written back into the pieces after the task
     bool is_snapshot = false;      ///< its region lies in one chunk, which the submit writes
+
+    friend bool operator==(const Temporary&, const Temporary&) = default;
 };
 
 /// Why a submit cannot be planned.
@@ -103,20 +117,21 @@ class SubmitPlan {
     /// `refusal`.
     bool first_write(const Box& array, const std::vector<Request>& requests,
                      const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks);
-    /// Decides the need of every request. Chunks that are written in place have histories from then on. False: see
-    /// `refusal`; of several reasons the one that is first in the order of `Refusal::Reason`, and of these the one with
+    /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order of `Refusal::Reason`, and of these the one with
     /// the lowest positions. O(n log n) for n requests and pieces where few regions of one array lie across a cut; a
     /// region that several requests read has its pieces once for each memory. Throws std::bad_alloc.
-    bool make(const std::vector<Request>& requests);
+    bool make(const std::vector<Request>& requests, std::span<const PlannedArray> arrays);
 
     /// One for each request, in the same order; valid after `make` returned true and until it is called again.
     const std::vector<Need>& needs() const noexcept { return needs_; }
-    /// Likewise: of the chunks in which requests are met in place; null for the others.
-    graph::CompactHistory* const* histories() const noexcept { return used_.data(); }
     /// Likewise; in the order of the requests that use them first.
     const std::vector<Temporary>& temporaries() const noexcept { return temporaries_; }
     std::span<const Piece> pieces(const Temporary& t) const noexcept {
         return {pieces_.data() + t.first_piece, t.num_pieces};
+    }
+    /// Whether both say the same, of whichever arrays. Both valid. O(requests + pieces).
+    friend bool operator==(const SubmitPlan& a, const SubmitPlan& b) noexcept {
+        return a.needs_ == b.needs_ && a.temporaries_ == b.temporaries_ && a.pieces_ == b.pieces_;
     }
     /// Valid after a call returned false and until the next one.
     const Refusal& refusal() const noexcept { return refusal_; }
@@ -130,7 +145,7 @@ class SubmitPlan {
   private:
     /// A request that writes a chunk.
     struct Write {
-        const graph::ChunkHistories* array = nullptr;
+        std::uint32_t array = 0;
         std::uint32_t chunk = 0;
         std::uint32_t request = 0;
         std::uint32_t piece = none;  ///< of a region that crosses chunks
@@ -167,10 +182,12 @@ class SubmitPlan {
     void number_temporaries(const std::vector<Request>& requests);
     bool check_content(const std::vector<Request>& requests, std::uint32_t request);
     bool describe(const std::vector<Request>& requests);
-    void describe_temporary(std::uint32_t request, std::size_t task_begin);
-    bool is_same_use(std::size_t a, std::size_t b) const noexcept;
+    const Layout& layout_of(const Request& r) const noexcept { return *arrays_[r.array].layout; }
+    const graph::CompactHistory* history_of(const Request& r, std::uint32_t chunk) const noexcept {
+        return arrays_[r.array].histories->find(chunk);
+    }
     std::size_t first_in_table(std::size_t request, std::size_t few);
-    Need& use_with(std::size_t first, std::size_t request) noexcept;
+    Need& note_use(std::size_t task_begin, std::size_t request, std::uint64_t use);
     bool refuse(Refusal::Reason reason, std::size_t first, std::size_t second = 0) noexcept {
         refusal_.reason = reason;
         refusal_.first = static_cast<std::uint32_t>(first);
@@ -178,12 +195,13 @@ class SubmitPlan {
         return false;
     }
 
+    std::span<const PlannedArray> arrays_;  ///< while a plan is made
     std::vector<Need> needs_;
-    std::vector<graph::CompactHistory*> used_;
+    std::vector<std::uint64_t> used_;  ///< by request: its chunk and array, or its temporary, as one number
     std::vector<Temporary> temporaries_;
     std::vector<Piece> pieces_;
     std::vector<std::uint32_t> order_;
-    std::vector<std::uint8_t> group_of_;  ///< of requests: their array, and whether they write
+    std::vector<std::uint32_t> ends_;     ///< by array: of those that write it in `order_`, and of those that read it
     std::vector<ChunkWriter> writer_of_;  ///< of one array, by chunk
     std::vector<Write> writes_;
     std::vector<std::size_t> found_;

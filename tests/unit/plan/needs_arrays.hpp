@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "../graph/boxes.hpp"
@@ -21,9 +22,7 @@ using kmm::plan::Form;
 using kmm::plan::Layout;
 using kmm::plan::Need;
 using kmm::plan::Refusal;
-using kmm::plan::Request;
 using kmm::plan::Piece;
-using kmm::plan::SubmitPlan;
 using kmm::plan::Temporary;
 using kmm_test::box;
 using kmm_test::line;
@@ -70,6 +69,38 @@ struct TestArray {
 
     Layout layout;
     kmm::graph::ChunkHistories histories;
+};
+
+/// A request that names its array by what belongs to it.
+struct Request : kmm::plan::Request {
+    const Layout* layout = nullptr;
+    const kmm::graph::ChunkHistories* histories = nullptr;
+};
+
+/// Numbers the arrays of a submit as they come.
+class SubmitPlan : public kmm::plan::SubmitPlan {
+  public:
+    bool make(const std::vector<Request>& requests) {
+        plain_.assign(requests.begin(), requests.end());
+        arrays_.clear();
+        std::map<const void*, std::uint32_t> numbers;
+        for (std::size_t i = 0; i < requests.size(); i++) {
+            const Request& r = requests[i];
+            const auto [at, is_new] = numbers.try_emplace(r.histories, static_cast<std::uint32_t>(arrays_.size()));
+            if (is_new) arrays_.push_back({r.layout, r.histories});
+            plain_[i].array = at->second;
+        }
+        return kmm::plan::SubmitPlan::make(plain_, arrays_);
+    }
+    bool first_write(const Box& array, const std::vector<Request>& requests,
+                     const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks) {
+        plain_.assign(requests.begin(), requests.end());
+        return kmm::plan::SubmitPlan::first_write(array, plain_, positions, chunks);
+    }
+
+  private:
+    std::vector<kmm::plan::Request> plain_;
+    std::vector<kmm::plan::PlannedArray> arrays_;
 };
 
 inline Request request(TestArray& array, AccessKind kind, const Box& region, std::uint32_t task = 0,

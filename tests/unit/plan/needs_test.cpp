@@ -391,6 +391,42 @@ TEST(SubmitPlan, of_the_parts_of_a_chunk_those_of_one_memory_are_written_in_plac
 
 // ---------------------------------------------------------------------------------------------------- the first write
 
+/// In place, across chunks, read while written, written in two memories, and an empty region.
+std::vector<Request> of_all_forms(TestArray& a, TestArray& b) {
+    return {request(a, write, line(0, 10), 0, gpu),      request(b, read, line(5, 25), 0, gpu),
+            request(a, read, line(2, 4), 1, gpu_1),      request(b, write, line(30, 35), 1, gpu_1),
+            request(b, overwrite, line(35, 40), 2, gpu), request(a, read, line(20, 20), 2, gpu)};
+}
+
+TEST(SubmitPlan, has_numbers_alone_so_that_the_same_submit_of_other_arrays_has_the_same_plan) {
+    TestArray a(40, 10), b(40, 10), c(40, 10), d(40, 10);
+    for (TestArray* const array : {&a, &b, &c, &d}) array->all_written();
+    SubmitPlan first, second;
+    ASSERT_TRUE(first.make(of_all_forms(a, b)));
+    ASSERT_TRUE(second.make(of_all_forms(d, c)));
+    EXPECT_TRUE(first == second);
+    std::vector<Request> others = of_all_forms(d, c);
+    others[1].region = line(5, 26);
+    ASSERT_TRUE(second.make(others));
+    EXPECT_FALSE(first == second) << "another region";
+    others = of_all_forms(d, c);
+    others[4].memory = gpu_1;
+    ASSERT_TRUE(second.make(others));
+    EXPECT_FALSE(first == second) << "another memory";
+}
+
+TEST(SubmitPlan, changes_nothing_of_the_arrays_whether_it_is_refused_or_not) {
+    TestArray a(40, 10), b(40, 10);
+    SubmitPlan plan;
+    ASSERT_TRUE(plan.make({request(a, overwrite, line(0, 10)), request(b, write, line(3, 27), 1)}));
+    ASSERT_FALSE(plan.make({request(a, overwrite, line(0, 10)), request(b, read, line(3, 7), 1)}));
+    expect_refused(plan, Reason::unwritten, 1);
+    for (std::size_t chunk = 0; chunk < 4; chunk++) {
+        EXPECT_EQ(a.histories.find(chunk), nullptr);
+        EXPECT_EQ(b.histories.find(chunk), nullptr);
+    }
+}
+
 std::vector<std::uint32_t> all_of(const std::vector<Request>& requests) {
     std::vector<std::uint32_t> positions;
     for (std::uint32_t i = 0; i < requests.size(); i++) positions.push_back(i);
