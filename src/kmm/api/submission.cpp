@@ -258,7 +258,9 @@ void Submission::Draft::find_bindings() {
                                                  "content to an array of this runtime",
                                                  a.array->name(), a.binding->runtime->platform().number(),
                                                  core->platform().number()));
-        request++->array = number_of(*a.binding);
+        request->array =
+            &a != accesses.data() && a.binding == (&a)[-1].binding ? request[-1].array : number_of(*a.binding);
+        ++request;
     }
 }
 

@@ -83,6 +83,7 @@ void SubmitPlan::find_chunks(const std::vector<Request>& requests) {
             several_memories_ = several_memories_ || (any_write_ && r.memory != written_in);
             written_in = r.memory;
             any_write_ = true;
+            last_write_ = static_cast<std::uint32_t>(i);
         }
         const Place place = layout_of(r).locate(r.region);
         if (place.chunk == Layout::none) {
@@ -201,9 +202,10 @@ bool SubmitPlan::check_each_with_each(const std::vector<Request>& requests) {
     for (std::uint32_t i = 0; i < count; ++i) {
         const Request& a = requests[i];
         if (a.empty) continue;
-        for (std::uint32_t j = i + 1; j < count; ++j) {
+        const std::size_t end = writes(a.kind) ? count : last_write_ + std::size_t{1};
+        for (std::uint32_t j = i + 1; j < end; ++j) {
             const Request& b = requests[j];
-            if (b.empty || a.array != b.array || (!writes(a.kind) && !writes(b.kind))) continue;
+            if (a.array != b.array || b.empty || (!writes(a.kind) && !writes(b.kind))) continue;
             const bool are_in_place = needs_[i].form == Form::in_place && needs_[j].form == Form::in_place;
             if (are_in_place && needs_[i].chunk != needs_[j].chunk) continue;
             ++num_compared_;
