@@ -2,7 +2,8 @@
 //
 // Owns: the decisions that follow from regions, layouts and histories alone. Pure: changes nothing of arrays; must not
 // know where the bytes are, who runs a task, threads or locks. A plan has numbers of tasks, arrays, chunks and
-// temporaries, and no pointer. Made on the submitting thread under the runtime's order lock, because histories are read.
+// temporaries, and no pointer. Made on the submitting thread under the runtime's order lock, because it reads
+// histories.
 #pragma once
 
 #include <cstddef>
@@ -117,9 +118,10 @@ class SubmitPlan {
     /// `refusal`.
     bool first_write(const Box& array, const std::vector<Request>& requests,
                      const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks);
-    /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order of `Refusal::Reason`, and of these the one with
-    /// the lowest positions. O(n log n) for n requests and pieces where few regions of one array lie across a cut; a
-    /// region that several requests read has its pieces once for each memory. Throws std::bad_alloc.
+    /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order of
+    /// `Refusal::Reason`, and of these the one with the lowest positions. O(n log n) for n requests and pieces where few
+    /// regions of one array lie across a cut; a region that several requests read has its pieces once for each memory.
+    /// Throws std::bad_alloc.
     bool make(const std::vector<Request>& requests, std::span<const PlannedArray> arrays);
 
     /// One for each request, in the same order; valid after `make` returned true and until it is called again.
