@@ -211,7 +211,7 @@ class SubmitPlan {
     std::vector<std::uint32_t> shared_;      ///< hash table of temporaries that are only read, by region and memory
     std::vector<graph::BoxIndex> written_;   ///< of arrays that requests write, several in one chunk, and read
     bool any_write_ = false;
-    std::uint32_t last_write_ = 0;  ///< the last request that writes, if one does
+    std::uint32_t last_write_ = 0;   ///< the last request that writes, if one does
     bool any_crossing_ = false;      ///< some region lies in no single chunk
     bool any_out_of_order_ = false;  ///< temporaries are not in the order of the requests that use them first
     bool several_memories_ = false;  ///< requests write from different memories
