@@ -207,13 +207,14 @@ class Submission {
     /// kernel has a body in place of `set_kernel` where the program's code makes its parameters: a launcher thread runs
     /// it.
     void* allocate_payload(std::size_t bytes, std::size_t alignment);
-    void set_body(void* payload, const TaskBody& body);
+    /// After all accesses. `sees_layouts`: it looks at TaskContext::layouts. Where it throws, the task has the payload.
+    void set_body(void* payload, const TaskBody& body, bool sees_layouts = true);
     /// For kernels; a kernel task without it (an empty chunk) launches nothing. Returns the parameter buffer (zeroed,
     /// `parameter_bytes` long, 16-byte aligned) for the caller to fill.
     void* set_kernel(const KernelDraft& draft);
     /// The current task will fail with `error` instead of running.
     void fail_task(std::exception_ptr error);
-    /// The fields of one access follow each other.
+    /// Once `set_kernel` was called. Those of one access best follow each other: its strides are then looked up once.
     void add_field(ParameterField field);
 
     /// Queues everything. IA CA UR IR OM NA; then nothing was queued and no array bound. Event of the whole submit.

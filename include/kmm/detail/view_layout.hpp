@@ -99,6 +99,7 @@ struct linear_mapping {
     using stride_type = S;
     static constexpr std::size_t rank = N;
     static constexpr std::size_t num_stored = 0;
+    KMM_HOST_DEVICE static constexpr std::size_t stored_at(std::size_t) noexcept { return 0; }
 
     KMM_HOST_DEVICE static constexpr S stride(std::size_t) noexcept { return S(1); }
     template<typename D>
@@ -181,6 +182,7 @@ struct static_mapping {
     using stride_type = S;
     static constexpr std::size_t rank = sizeof...(Strides);
     static constexpr std::size_t num_stored = 0;
+    KMM_HOST_DEVICE static constexpr std::size_t stored_at(std::size_t) noexcept { return 0; }
 
     KMM_HOST_DEVICE static constexpr S stride(std::size_t axis) noexcept {
         const S strides[rank + 1] = {Strides..., S(1)};

@@ -86,7 +86,7 @@ class Fill {
             f->counts()[i] = binding_.layout->num_elements(g.chunks[i]);
             submission_.add_access(array_, AccessKind::overwrite, binding_.layout->box(g.chunks[i]), 0);
         }
-        submission_.set_body(f, {run_fill, nullptr});
+        submission_.set_body(f, {run_fill, nullptr}, false);
         g.chunks.clear();
         g.bytes = 0;
     }

@@ -359,8 +359,9 @@ void Submit::State::add_function(ResourceId where, LauncherInfo::Kind of_task, c
         add([&] {
             begin(resource, of_task, chunk, {accesses.size(), sizeof(Payload)}, accesses);
             void* const memory = submission->allocate_payload(sizeof(Payload), alignof(Payload));
-            submission->set_body(new (memory) Payload{function}, {&Payload::run, &Payload::destroy});
+            auto* const payload = new (memory) Payload{function};
             owned.give_away();
+            submission->set_body(payload, {&Payload::run, &Payload::destroy});
         });
     });
 }

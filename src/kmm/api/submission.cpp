@@ -159,12 +159,12 @@ void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
     return draft_->current().allocate_storage(bytes, alignment);
 }
 
-void Submission::set_body(void* payload, const TaskBody& body) {
+void Submission::set_body(void* payload, const TaskBody& body, bool sees_layouts) {
     Task& t = draft_->current();
     // A kernel with a body: a launcher thread builds its parameters and launches it.
     if (t.kind == TaskKind::kernel) t.kind = TaskKind::device_function;
     t.function = {body, payload};
-    t.sees_layouts = true;
+    if (sees_layouts) t.make_layouts();
 }
 
 void* Submission::set_kernel(const KernelDraft& k) {

@@ -109,7 +109,7 @@ void Task::recycle() noexcept {
     position = 0;
     lane = LaneId::none;
     order_position = 0;
-    is_barrier = fills_temporary = for_snapshot = sees_layouts = announced = false;
+    is_barrier = fills_temporary = for_snapshot = announced = false;
     in_fetch_queue = blocked = waited_for_memory = enables = is_unplaced = false;
     missing_bytes = 0;
     moved_bytes = 0;

@@ -209,7 +209,6 @@ struct TaskRequest {
     bool is_barrier : 1 = false;                     ///< a join that waits for everything with a lower number
     bool fills_temporary : 1 = false;                ///< of a transfer: else it brings back what was written into one
     bool for_snapshot : 1 = false;                   ///< of a transfer: it keeps what its submit writes
-    bool sees_layouts : 1 = false;                   ///< of a function: it looks at `layouts`
     memory::MemoryIndex memory;                      ///< that it runs in
     std::uint32_t chunk_index = 0;                   ///< which task of its submit it is
     List<Use, UseOfReserve::no> uses{own_memory};    ///< the place in each is the schedule's
@@ -256,9 +255,10 @@ struct TaskProgress {
 struct TaskWork {
     explicit TaskWork(RecordMemory& memory) noexcept : fields(memory), function() {}
 
-    // Set when it is placed: of a function one for each view, of a transfer for each use, of a kernel none.
+    /// Set when it is placed: of a function one for each view, of a transfer for each use, of a kernel none.
     void** addresses = nullptr;
-    AccessLayout* layouts = nullptr;                ///< of functions that look at them
+    /// Of a function that looks at them, one for each view, made at the submit; set when it is placed.
+    AccessLayout* layouts = nullptr;
     List<ParameterField, UseOfReserve::no> fields;  ///< of kernels: what is written when they are placed
     union {
         Function function;  ///< of a transfer too, on a memory without lanes
@@ -338,12 +338,17 @@ struct Task : TaskRequest, TaskProgress, TaskWork {
     void* allocate_storage(std::size_t bytes, std::size_t alignment) {
         return own_memory.take(bytes, alignment, false);
     }
-    /// Likewise, from the host's reserve if need be: `addresses`, and `layouts` of a function that looks at them.
-    void allocate_addresses(std::size_t count) {
-        addresses = static_cast<void**>(own_memory.take(count * sizeof(void*), alignof(void*), true));
-        if (sees_layouts)
-            layouts =
-                static_cast<AccessLayout*>(own_memory.take(count * sizeof(AccessLayout), alignof(AccessLayout), true));
+    /// `layouts`, for the views that it has. Throws std::bad_alloc.
+    void make_layouts() {
+        if (views.empty()) return;
+        auto* const made =
+            static_cast<AccessLayout*>(allocate_storage(views.size() * sizeof(AccessLayout), alignof(AccessLayout)));
+        std::uninitialized_value_construct_n(made, views.size());
+        layouts = made;
+    }
+    /// Memory for `addresses`, from the host's reserve if need be. Throws std::bad_alloc.
+    void** allocate_addresses(std::size_t count) {
+        return static_cast<void**>(own_memory.take(count * sizeof(void*), alignof(void*), true));
     }
     bool runs_function() const noexcept { return kind != TaskKind::kernel && kind != TaskKind::join; }
     /// Whether what a function was given must be destroyed.

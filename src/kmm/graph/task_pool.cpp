@@ -79,8 +79,9 @@ constexpr std::size_t records_at_once = 1024;
 constexpr std::size_t most_unfinished = 16;
 
 std::size_t list_bytes_for(const RecordSize& size) noexcept {
-    const std::size_t each = sizeof(Use) + sizeof(View) + sizeof(void*) + edges_of_use * sizeof(Predecessor) +
-                             (size.has_layouts ? sizeof(AccessLayout) : 0);
+    // A kernel with a table has no addresses.
+    const std::size_t each = sizeof(Use) + sizeof(View) + (size.num_fields == 0 ? sizeof(void*) : 0) +
+                             edges_of_use * sizeof(Predecessor) + (size.has_layouts ? sizeof(AccessLayout) : 0);
     constexpr std::size_t unit = RecordMemory::alignment_bytes;
     return (size.num_uses * each + unit - 1) / unit * unit + (size.storage_bytes + 7) / 8 * 8 +
            size.num_edges * sizeof(Predecessor) + size.num_fields * sizeof(ParameterField);

@@ -330,7 +330,7 @@ void Residency::finish_placement(Task& task) {
     if (task.kind == graph::TaskKind::kernel) return write_fields(task);
     const bool is_transfer = task.kind == graph::TaskKind::transfer;
     const std::size_t count = is_transfer ? task.uses.size() : task.views.size();
-    task.allocate_addresses(count);
+    task.addresses = task.allocate_addresses(count);
     for (std::size_t i = 0; i < count; ++i) {
         task.addresses[i] = is_transfer ? address_of(task.uses[i]) : address_of(task, task.views[i]);
         if (task.layouts != nullptr) set_strides(task, task.views[i], task.layouts[i].strides);

@@ -12,6 +12,14 @@
 #include "kmm/core/view.hpp"
 #include "kmm/error.hpp"
 
+// All members, whether used or not, of views that store no stride, some, and all.
+template class kmm::AbstractView<float, kmm::views::dynamic_domain<0>>;
+template class kmm::AbstractView<float, kmm::views::dynamic_subdomain<1>, kmm::views::default_layout,
+                                 kmm::views::device_accessor>;
+template class kmm::AbstractView<float, kmm::views::dynamic_domain<2>>;
+template class kmm::AbstractView<float, kmm::views::dynamic_domain<2>, kmm::views::strided_layout<>>;
+template class kmm::AbstractView<float, kmm::views::static_domain<long, 3, 4>, kmm::views::static_layout<long, 4, 1>>;
+
 namespace {
 
 using kmm::AbstractView;
