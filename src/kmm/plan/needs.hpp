@@ -118,8 +118,8 @@ class SubmitPlan {
     /// `refusal`.
     bool first_write(const Box& array, const std::vector<Request>& requests,
                      const std::vector<std::uint32_t>& positions, std::vector<ChunkGeometry>& chunks);
-    /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order of
-    /// `Refusal::Reason`, and of these the one with the lowest positions. O(n log n) for n requests and pieces where
+    /// Decides the need of every request. False: see `refusal`; of several reasons the one that is first in the order
+    /// of `Refusal::Reason`, and of these the one with the lowest positions. O(n log n) for n requests and pieces where
     /// few regions of one array lie across a cut; a region that several requests read has its pieces once for each
     /// memory. Throws std::bad_alloc.
     bool make(const std::vector<Request>& requests, std::span<const PlannedArray> arrays);
