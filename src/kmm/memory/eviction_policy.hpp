@@ -27,8 +27,8 @@ struct Prospect {
     };
     Need need = Need::none;
     bool clean = false;  ///< another copy is valid
-    /// Only with `whole`: the position in the plan of the next tasks, below `eviction::beyond_orders`. If the plan does
-    /// not use it: `beyond_orders` plus the number of the first task that needs more than a small part, else of the
+    /// Only with `whole`: the position in the memory's planned order, below `eviction::beyond_orders`. If that does not
+    /// use it: `beyond_orders` plus the number of the first task that needs more than a small part, else of the
     /// first task.
     std::uint64_t next_use = 0;
 };

@@ -51,6 +51,12 @@ bool SubmitPlan::first_write(const Box& array, const std::vector<Request>& reque
 
 bool SubmitPlan::make(const std::vector<Request>& requests, std::span<const PlannedArray> arrays) {
     arrays_ = arrays;
+    const bool is_made = decide(requests);
+    arrays_ = {};
+    return is_made;
+}
+
+bool SubmitPlan::decide(const std::vector<Request>& requests) {
     find_chunks(requests);
     if (any_crossing_ && !list_pieces(requests)) return false;
     if (several_memories_) write_each_chunk_in_one_memory(requests);

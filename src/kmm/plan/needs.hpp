@@ -159,6 +159,7 @@ class SubmitPlan {
         std::uint32_t request = 0;
     };
 
+    bool decide(const std::vector<Request>& requests);
     void find_chunks(const std::vector<Request>& requests);
     bool check_pairs(const std::vector<Request>& requests);
     bool check_each_with_each(const std::vector<Request>& requests);
