@@ -93,8 +93,8 @@ struct KernelParameter<S, P, std::enable_if_t<IsStoredView<S>::value>> {
     static void add_fields(Submission& submission, std::size_t at, const S& stored) {
         if constexpr (IsView<P>::value) {
             submission.add_field(ParameterField::address(at + P::data_member_offset(), stored.access));
-            for (std::size_t axis = 0; axis + 1 < P::rank; axis++)
-                if constexpr (P::num_stored_strides != 0)
+            if constexpr (num_fields > 1 && P::num_stored_strides != 0)
+                for (std::size_t axis = 0; axis + 1 < P::rank; axis++)
                     submission.add_field(ParameterField::stride(at + P::stride_offset(axis), stored.access, axis,
                                                                 sizeof(typename P::stride_type)));
         } else {
