@@ -477,11 +477,11 @@ template<std::size_t N> void check_listed(Input& in, const Space& space, const D
                 "chunks are said to overlap that do not");
     Box gap;
     if (!overlap &&
-        std::all_of(kept.begin(), kept.end(), [&](const Box& b) { return graph::contains(space.array(), b); })) {
+        std::all_of(kept.begin(), kept.end(), [&](const Box& b) { return boxes::contains(space.array(), b); })) {
         require(Layout::find_gap(space.array(), geometry, &gap) == (covered != space.all()), "a gap, or none");
         const Elements missing = space.in(gap);
         if (covered != space.all())
-            require(missing.any() && (missing & covered).none() && graph::contains(space.array(), gap),
+            require(missing.any() && (missing & covered).none() && boxes::contains(space.array(), gap),
                     "a gap that a chunk holds");
     }
 

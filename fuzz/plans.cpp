@@ -1,4 +1,4 @@
-// A fuzz target: any sequence of submits to arrays that are cut in any way, planned by plan::SubmitPlan and by a model
+// A fuzz target: any sequence of submits to arrays that are cut in any way, planned by plan::Planner and by a model
 // that knows nothing but the elements of each region.
 //
 // What the model says: of writes of one element the first pair is refused, then the first read of an element that was
@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "elements.hpp"
-#include "kmm/plan/needs.hpp"
+#include "kmm/base/block_bytes.hpp"
+#include "kmm/graph/compact_history.hpp"
+#include "kmm/plan/planner.hpp"
 
 namespace {
 
@@ -31,11 +33,12 @@ using plan::Need;
 using plan::Piece;
 using plan::Refusal;
 using plan::Request;
-using plan::SubmitPlan;
+using plan::Planner;
+using plan::Transfer;
 using plan::Temporary;
 using Reason = Refusal::Reason;
 
-/// most_late_pieces and most_late_regions of needs.cpp.
+/// plan::most_late_pieces, and most_late_regions of planner.cpp.
 constexpr std::size_t few_pieces = 16, few_regions = 16;
 constexpr std::size_t none = ~std::size_t{0};
 
@@ -45,7 +48,9 @@ struct FuzzPast final : graph::Past {
     void forget(graph::TaskNumber number) { forget_up_to(number, 0); }
 };
 
-struct FuzzArray {
+constexpr std::size_t element_bytes = 4;
+
+struct FuzzArray final : plan::Written {
     FuzzArray(Space its_space, Layout its_layout)
         : space(std::move(its_space)), layout(std::move(its_layout)), histories(layout.num_chunks()) {
         Elements seen;
@@ -56,9 +61,19 @@ struct FuzzArray {
         }
         require(seen == space.all(), "chunks do not cover the array");
     }
+    State state_of(std::uint32_t chunk) const noexcept override {
+        const graph::CompactHistory* const h = histories.find(chunk);
+        return h == nullptr ? State() : State{nullptr, h->any_content(), h->is_whole()};
+    }
+    bool covers(std::uint32_t chunk, const Box& region, Box* missing) const override {
+        const graph::CompactHistory* const h = histories.find(chunk);
+        return h != nullptr && h->covers(region, missing);
+    }
+
     Space space;
     Layout layout;
     graph::ChunkHistories histories;
+    plan::PlannedArray planned{&layout, this, element_bytes, memory::heap_alignment, true};
     std::vector<Elements> chunks;
     Elements written;
 };
@@ -78,7 +93,7 @@ struct Access {
 /// Several arrays and submits to them.
 class World {
   public:
-    World(Input& in, SubmitPlan& plan) : in_(in), plan_(plan) {
+    World(Input& in, Planner& plan) : in_(in), plan_(plan) {
         const std::size_t count = in.one_in(16) ? 18 + in.number(4) : 1 + in.number(3);
         for (std::size_t i = 0; i < count; ++i) add_array(count > 3 ? 12 : in.one_in(4) ? 200 : 48);
         for (FuzzArray& a : arrays_) write_before(a);
@@ -142,7 +157,7 @@ class World {
         for (std::size_t c = 0; c < a.chunks.size(); ++c) {
             if ((a.chunks[c] & elements).none()) continue;
             const auto box = [&] { return a.layout.box(c); };
-            const Box part = graph::intersection(region, box());
+            const Box part = boxes::intersection(region, box());
             const bool is_whole = is_inside(a.chunks[c], elements);
             auto& history = a.histories.touch(c, [&] { return graph::CompactHistory(a.layout.rank()); });
             if (writes)
@@ -185,7 +200,7 @@ class World {
         case 10: {  // no elements
             Box empty = chunk;
             if (rank > 0 && in_.one_in(2)) std::swap(empty.begin[in_.number(rank)], empty.end[0]);
-            if (rank > 0 && !graph::is_empty(empty, rank)) empty.end[0] = empty.begin[0] - in_.between(0, 2);
+            if (rank > 0 && !boxes::is_empty(empty, rank)) empty.end[0] = empty.begin[0] - in_.between(0, 2);
             return empty;
         }
         default: return chunk;
@@ -208,7 +223,7 @@ class World {
                 Request r;
                 r.region = random_region(a);
                 r.array = static_cast<std::uint32_t>(array);
-                r.empty = graph::is_empty(r.region, a.layout.rank());
+                r.empty = boxes::is_empty(r.region, a.layout.rank());
                 r.task = static_cast<std::uint32_t>(task);
                 r.argument = static_cast<std::uint32_t>(n);
                 r.memory = memory;
@@ -278,7 +293,24 @@ class World {
         Reason reason = Reason::none;
         std::size_t first = 0, second = 0;
         Elements region;
+        std::size_t bytes = 0;
     };
+    std::size_t limit() { return in_.one_in(8) ? in_.number(24) * memory::heap_alignment : SIZE_MAX; }
+    /// Whether no request from `begin` on, of the same task, uses the same chunk or temporary.
+    bool is_new_use(std::size_t begin, std::size_t i) const {
+        const Access& a = accesses_[i];
+        if (a.elements.none()) return false;
+        for (std::size_t j = begin; j < i; ++j) {
+            const Access& b = accesses_[j];
+            if (b.elements.none() || a.array != b.array || a.is_beside != b.is_beside) continue;
+            if (a.is_beside ? use_same_temporary(j, i) : a.chunk == b.chunk) return false;
+        }
+        return true;
+    }
+    std::size_t bytes_of(std::size_t i) {
+        const Access& a = accesses_[i];
+        return memory::rounded(element_bytes * (a.is_beside ? a.elements : array_of(i).chunks[a.chunk]).count());
+    }
     Expected expect() {
         for (std::size_t i = 0; i < count(); ++i)
             for (std::size_t j = i + 1; j < count(); ++j)
@@ -288,23 +320,32 @@ class World {
             const Elements missing = accesses_[i].elements & ~array_of(i).written;
             if (!accesses_[i].writes && missing.any()) return {Reason::unwritten, i, 0, missing};
         }
+        decide();
+        for (std::size_t begin = 0, end = 0; begin < count(); begin = end) {
+            std::size_t bytes = 0;
+            for (end = begin; end < count() && requests_[end].task == requests_[begin].task; ++end)
+                if (is_new_use(begin, end)) bytes += bytes_of(end);
+            if (bytes > limits_[requests_[begin].memory]) return {Reason::too_large, begin, 0, {}, bytes};
+        }
         return {};
     }
 
     // -------------------------------------------------------------------------------------------------- the comparison
 
     void check() {
+        limits_ = {limit(), limit(), limit()};
         const Expected expected = expect();
-        std::vector<plan::PlannedArray> planned;
-        for (const FuzzArray& a : arrays_) planned.push_back({&a.layout, &a.histories});
-        const bool is_made = plan_.make(requests_, planned);
+        std::vector<const plan::PlannedArray*> planned;
+        for (const FuzzArray& a : arrays_) planned.push_back(&a.planned);
+        const bool is_made = plan_.make(requests_, planned, limits_);
         require(is_made == (expected.reason == Reason::none), "a submit is refused, or is not, against its elements");
         if (!is_made) {
             const Refusal& r = plan_.refusal();
             require(r.reason == expected.reason, "a submit is refused for the wrong reason");
             require(r.first == expected.first, "the first request of a refusal is not the lowest");
+            if (r.reason == Reason::too_large) return require(r.bytes == expected.bytes, "a task has the wrong size");
             const Elements region = array_of(r.first).space.in(r.region);
-            require(graph::contains(requests_[r.first].region, r.region), "a refusal names what is not requested");
+            require(boxes::contains(requests_[r.first].region, r.region), "a refusal names what is not requested");
             if (r.reason == Reason::conflict) {
                 require(r.second == expected.second, "the second request of a conflict is not the lowest");
                 require(region == expected.region, "a conflict is not what both requests write");
@@ -313,11 +354,10 @@ class World {
             }
             return;
         }
-        decide();
-        require(plan_.needs().size() == count(), "not each request has a need");
+        require(plan_.plan().needs.size() == count(), "not each request has a need");
         std::size_t num_temporaries = 0;
         for (std::size_t i = 0; i < count(); ++i) {
-            const Need& need = plan_.needs()[i];
+            const Need& need = plan_.plan().needs[i];
             const Access& a = accesses_[i];
             const Form form = a.elements.none() ? Form::nothing : a.is_beside ? Form::temporary : Form::in_place;
             require(need.form == form, "a need is met in the wrong form");
@@ -326,18 +366,19 @@ class World {
             if (form == Form::temporary) check_temporary(i, num_temporaries);
             if (form != Form::nothing) check_use(i);
         }
-        require(plan_.temporaries().size() == num_temporaries, "there is a temporary that no request uses");
+        require(plan_.plan().temporaries.size() == num_temporaries, "there is a temporary that no request uses");
         check_late();
+        check_transfers();
         if (!in_.one_in(4)) submit();
     }
 
     /// The uses of a task are numbered as it names them first.
     void check_use(std::size_t i) {
-        const Need& need = plan_.needs()[i];
+        const Need& need = plan_.plan().needs[i];
         std::uint32_t num_before = 0;
         bool is_known = false;
         for (std::size_t j = 0; j < i; ++j) {
-            const Need& other = plan_.needs()[j];
+            const Need& other = plan_.plan().needs[j];
             if (requests_[j].task != requests_[i].task || other.form == Form::nothing) continue;
             num_before += other.first_of_chunk;
             const bool is_same =
@@ -351,7 +392,7 @@ class World {
     }
 
     void check_in_place(std::size_t i) {
-        const Need& need = plan_.needs()[i];
+        const Need& need = plan_.plan().needs[i];
         const Access& a = accesses_[i];
         FuzzArray& array = array_of(i);
         require(need.chunk == a.chunk, "the wrong chunk");
@@ -383,14 +424,15 @@ class World {
     }
 
     void check_temporary(std::size_t i, std::size_t& num_temporaries) {
-        const Need& need = plan_.needs()[i];
+        const Need& need = plan_.plan().needs[i];
         const Access& a = accesses_[i];
         const Request& r = requests_[i];
         std::size_t first_user = count(), first_of_task = count();
         for (std::size_t j = count(); j-- > 0;) {
             const bool is_same = use_same_temporary(i, j);
             if (accesses_[j].is_beside)
-                require((plan_.needs()[j].temporary == need.temporary) == is_same, "temporaries are shared wrongly");
+                require((plan_.plan().needs[j].temporary == need.temporary) == is_same,
+                        "temporaries are shared wrongly");
             if (!is_same) continue;
             first_user = j;
             if (requests_[j].task == r.task) first_of_task = j;
@@ -399,8 +441,8 @@ class World {
             require(need.temporary == num_temporaries, "temporaries are not in the order of their first requests");
             ++num_temporaries;
         }
-        require(need.temporary < plan_.temporaries().size(), "there is no such temporary");
-        const Temporary& t = plan_.temporaries()[need.temporary];
+        require(need.temporary < plan_.plan().temporaries.size(), "there is no such temporary");
+        const Temporary& t = plan_.plan().temporaries[need.temporary];
         require(t.request == first_user, "a temporary does not name its first request");
         require(t.is_filled == (r.kind != AccessKind::overwrite), "a temporary is filled, or is not");
         require(t.is_written == a.writes, "a temporary is written back, or is not");
@@ -415,10 +457,10 @@ class World {
     void check_pieces(std::size_t i, const Temporary& t) {
         const Access& a = accesses_[i];
         FuzzArray& array = array_of(i);
-        require(t.first_piece + t.num_pieces <= plan_.num_pieces(), "pieces that are not listed");
+        require(t.first_piece + t.num_pieces <= plan_.plan().pieces.size(), "pieces that are not listed");
         Elements covered;
         std::size_t last = none;
-        for (const Piece& p : plan_.pieces(t)) {
+        for (const Piece& p : plan_.plan().pieces_of(t)) {
             const Elements piece = array.space.in(p.box);
             require(piece.any() && is_inside(piece, a.elements), "a piece is not inside its region");
             require(p.chunk < array.chunks.size() && is_inside(piece, array.chunks[p.chunk]),
@@ -446,7 +488,8 @@ class World {
         const std::size_t wider = array.space.in(rows).count() - a.elements.count();
         const bool may_be_in_place = t.chosen_late && is_cut_by_rows && 16 * wider <= a.elements.count();
         require(t.may_be_in_place == may_be_in_place, "a gather may be read in place, or may not");
-        if (may_be_in_place) require(t.num_pieces == last - plan_.pieces(t)[0].chunk + 1, "pieces are not neighbours");
+        if (may_be_in_place)
+            require(t.num_pieces == last - plan_.plan().pieces_of(t)[0].chunk + 1, "pieces are not neighbours");
     }
 
     static Box box_around(const FuzzArray& array, const Elements& elements) {
@@ -467,13 +510,13 @@ class World {
     /// What is filled when a task is placed: few pieces, on a device, nothing of it is written meanwhile, and a task
     /// has few of them.
     void check_late() {
-        std::vector<bool> may_be(count(), false), is_in_large_task(plan_.temporaries().size(), false);
+        std::vector<bool> may_be(count(), false), is_in_large_task(plan_.plan().temporaries.size(), false);
         std::vector<std::size_t> num_late(count() == 0 ? 0 : requests_.back().task + 1, 0), num_that_may = num_late;
         for (std::size_t i = 0; i < count(); ++i) {
-            const Need& need = plan_.needs()[i];
+            const Need& need = plan_.plan().needs[i];
             if (need.form != Form::temporary) continue;
             const Access& a = accesses_[i];
-            const Temporary& t = plan_.temporaries()[need.temporary];
+            const Temporary& t = plan_.plan().temporaries[need.temporary];
             may_be[i] = !a.writes && !a.is_kept && requests_[i].memory.is_device() && t.num_pieces <= few_pieces;
             require(may_be[i] || !t.chosen_late, "what must be gathered ahead is chosen late");
             num_that_may[requests_[i].task] += may_be[i];
@@ -481,12 +524,39 @@ class World {
         }
         for (std::size_t i = 0; i < count(); ++i)
             if (may_be[i] && num_that_may[requests_[i].task] > few_regions)
-                is_in_large_task[plan_.needs()[i].temporary] = true;
+                is_in_large_task[plan_.plan().needs[i].temporary] = true;
         for (std::size_t i = 0; i < count(); ++i) {
             require(num_late[requests_[i].task] <= few_regions, "a task has many regions that are chosen late");
-            if (!may_be[i] || is_in_large_task[plan_.needs()[i].temporary]) continue;
-            require(plan_.temporaries()[plan_.needs()[i].temporary].chosen_late, "what could wait is gathered ahead");
+            if (!may_be[i] || is_in_large_task[plan_.plan().needs[i].temporary]) continue;
+            require(plan_.plan().temporaries[plan_.plan().needs[i].temporary].chosen_late,
+                    "what could wait is gathered ahead");
         }
+    }
+
+    /// All gathers, then all write-backs, each in the order of the temporaries.
+    void check_transfers() {
+        const plan::SubmitPlan& plan = plan_.plan();
+        std::vector<Transfer> expected;
+        for (std::uint32_t t = 0; t < plan.temporaries.size(); ++t) {
+            const Temporary& of = plan.temporaries[t];
+            const Request& r = requests_[of.request];
+            if (of.is_filled && !of.chosen_late)
+                expected.push_back({Transfer::What::gather, r.memory, t, r.task, of.first_piece, of.num_pieces});
+        }
+        for (std::uint32_t t = 0; t < plan.temporaries.size(); ++t) {
+            const Temporary& of = plan.temporaries[t];
+            for (std::uint32_t i = 0; of.is_written && i < of.num_pieces; ++i) {
+                const Piece& p = plan.pieces[of.first_piece + i];
+                const FuzzArray& array = array_of(of.request);
+                const std::size_t bytes = memory::rounded(element_bytes * array.chunks[p.chunk].count());
+                memory::MemoryIndex to = p.memory;
+                for (std::size_t m = 3; bytes > limits_[p.memory] && m-- > 0;)
+                    if (const auto other = memories[m]; bytes <= limits_[other]) to = other;
+                expected.push_back(
+                    {Transfer::What::write_back, to, t, requests_[of.request].task, of.first_piece + i, 1});
+            }
+        }
+        require(plan.transfers == expected, "the transfers of a submit");
     }
 
     void submit() {
@@ -524,7 +594,7 @@ class World {
             Request& r = requests.emplace_back();
             r.region = region;
             r.kind = kind;
-            r.empty = graph::is_empty(region, rank);
+            r.empty = boxes::is_empty(region, rank);
             r.memory = memory_of(in_.number(3));
             positions.push_back(static_cast<std::uint32_t>(requests.size() - 1));
         };
@@ -553,7 +623,7 @@ class World {
         if (is_made) {
             require(chunks.size() == writers.size(), "not each region becomes a chunk");
             for (std::size_t c = 0; c < chunks.size(); ++c)
-                require(graph::equal(chunks[c].box, requests[writers[c]].region) &&
+                require(boxes::equal(chunks[c].box, requests[writers[c]].region) &&
                             chunks[c].home == requests[writers[c]].memory.id(),
                         "a chunk is not the region that is written, at home where it is written");
             return;
@@ -561,7 +631,7 @@ class World {
         const Refusal& r = plan_.refusal();
         require(std::count(positions.begin(), positions.end(), r.first) == 1, "a refusal names another array");
         const Elements named = space.in(r.region), first = space.in(requests[r.first].region);
-        require(named.any() && graph::contains(space.array(), r.region), "a refusal names no region of the array");
+        require(named.any() && boxes::contains(space.array(), r.region), "a refusal names no region of the array");
         if (r.reason == Reason::unwritten) {
             require(requests[r.first].kind == AccessKind::read, "what is written is refused as if it were read");
             require(named == (requests[r.first].empty ? space.all() : first), "not what is read");
@@ -574,8 +644,11 @@ class World {
         }
     }
 
+    static constexpr memory::MemoryIndex memories[3] = {memory::MemoryIndex::host(), memory::MemoryIndex::of_device(0),
+                                                        memory::MemoryIndex::of_device(1)};
     Input& in_;
-    SubmitPlan& plan_;
+    Planner& plan_;
+    plan::Limits limits_;
     std::deque<FuzzArray> arrays_;
     FuzzPast past_;
     graph::TaskNumber task_ = 0;
@@ -587,7 +660,7 @@ class World {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     Input in(data, size);
-    SubmitPlan plan;  // keeps what it has for the next submit
+    Planner plan;  // keeps what it has for the next submit
     for (int worlds = 0; worlds < 16 && !in.is_over(); ++worlds) World(in, plan).run();
     return 0;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Includes go downwards only: driver <- rmm <- kmm <- tools, tests, examples, benchmarks, bindings; inside kmm
-graph <- trace <- plan <- memory <- schedule <- engine <- supply <- runtime <- api. include/ never includes src/, and
+plan <- graph <- trace <- memory <- schedule <- engine <- supply <- runtime <- api. include/ never includes src/, and
 names no vendor, fmt, spdlog, <iostream> or <thread> header outside interoperability headers and code guarded for a vendor's compiler."""
 
 import re
@@ -18,9 +18,10 @@ LAYERS = [
     # Beside the pipeline: the emulation of kernels on the CPU, what every layer uses. The trace is below all that tell it.
     ("src/kmm/emulation/", ("kmm emulation", 20)),
     ("src/kmm/base/", ("kmm base", 20)),
-    ("src/kmm/graph/", ("kmm graph", 21)),
-    ("src/kmm/trace/", ("kmm trace", 22)),
-    ("src/kmm/plan/", ("kmm plan", 23)),
+    ("src/kmm/boxes/", ("kmm boxes", 20)),
+    ("src/kmm/plan/", ("kmm plan", 21)),
+    ("src/kmm/graph/", ("kmm graph", 22)),
+    ("src/kmm/trace/", ("kmm trace", 23)),
     ("src/kmm/headers/", ("kmm headers", 24)),
     ("src/kmm/memory/", ("kmm memory", 24)),
     ("src/kmm/schedule/", ("kmm schedule", 25)),

@@ -164,7 +164,7 @@ void print_summary(std::size_t submit, const RankPlan& plan, const RankPlanner& 
     std::size_t num_edges = 0;
     for (const RankTask& t : plan.tasks) num_edges += t.edges.size();
     std::int64_t elements = 0;
-    for (const RankTransfer& t : plan.transfers) elements += graph::volume(t.box);
+    for (const RankTransfer& t : plan.transfers) elements += boxes::volume(t.box);
     std::printf(
         "submit %zu: numbers %llu to %llu, %zu tasks here, %zu edges, %zu transfers of %lld elements; %llu regions "
         "computed\n",

@@ -38,10 +38,10 @@ int compare(const Box& a, const Box& b) noexcept {
 }  // namespace
 
 bool operator==(const RankSource& a, const RankSource& b) noexcept {
-    return a.writer == b.writer && a.rank == b.rank && graph::equal(a.box, b.box);
+    return a.writer == b.writer && a.rank == b.rank && boxes::equal(a.box, b.box);
 }
 bool operator==(const RankAccess& a, const RankAccess& b) noexcept {
-    return a.array == b.array && a.kind == b.kind && graph::equal(a.region, b.region) &&
+    return a.array == b.array && a.kind == b.kind && boxes::equal(a.region, b.region) &&
            a.is_snapshot == b.is_snapshot && a.sources == b.sources;
 }
 bool operator==(const RankTask& a, const RankTask& b) noexcept {
@@ -49,7 +49,7 @@ bool operator==(const RankTask& a, const RankTask& b) noexcept {
            a.indices == b.indices && a.accesses == b.accesses && a.edges == b.edges;
 }
 bool operator==(const RankTransfer& a, const RankTransfer& b) noexcept {
-    return a.array == b.array && a.writer == b.writer && a.from == b.from && a.to == b.to && graph::equal(a.box, b.box);
+    return a.array == b.array && a.writer == b.writer && a.from == b.from && a.to == b.to && boxes::equal(a.box, b.box);
 }
 bool operator<(const RankTransfer& a, const RankTransfer& b) noexcept {
     if (std::tie(a.array, a.writer) != std::tie(b.array, b.writer))
@@ -76,7 +76,7 @@ std::string RankPlan::to_text(const std::vector<std::string>& arrays,
                               const std::vector<std::size_t>& array_ranks) const {
     std::string text;
     const auto region = [&](std::uint32_t array, const Box& box) {
-        return arrays[array] + " " + graph::to_text(box, array_ranks[array]);
+        return arrays[array] + " " + boxes::to_text(box, array_ranks[array]);
     };
     for (const RankTask& t : tasks) {
         text += driver::format("task {} on rank {}, device {}:", t.number, t.rank, t.owner);
@@ -87,7 +87,7 @@ std::string RankPlan::to_text(const std::vector<std::string>& arrays,
                                    a.is_snapshot ? ", as it was before" : "");
             for (const RankSource& s : a.sources)
                 text += driver::format("{}{} of task {}{}", &s == a.sources.data() ? ": " : ", ",
-                                       graph::to_text(s.box, array_ranks[a.array]), s.writer,
+                                       boxes::to_text(s.box, array_ranks[a.array]), s.writer,
                                        s.rank == t.rank ? "" : driver::format(" from rank {}", s.rank));
             text += "\n";
         }
@@ -108,7 +108,7 @@ std::string RankPlan::to_dot(const std::vector<std::string>& arrays,
         std::string label = driver::format("{} on rank {}", t.number, t.rank);
         for (const RankAccess& a : t.accesses)
             label += driver::format("\\n{} {} {}", name_of(a.kind), arrays[a.array],
-                                    graph::to_text(a.region, array_ranks[a.array]));
+                                    boxes::to_text(a.region, array_ranks[a.array]));
         text += driver::format("  t{} [label=\"{}\", colorscheme=set312, style=filled, fillcolor={}];\n", t.number,
                                label, t.rank % 12 + 1);
         for (const RankEdge& e : t.edges)

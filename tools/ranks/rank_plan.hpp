@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kmm/graph/box.hpp"
+#include "kmm/boxes/box.hpp"
 #include "kmm/graph/task_number.hpp"
 #include "kmm/plan/domain_rule.hpp"
 

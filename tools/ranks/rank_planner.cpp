@@ -66,7 +66,7 @@ void RankPlanner::each_user_that(const Use& use, const Box& box, W&& wants, F&& 
     const auto look = [&](std::size_t chunk) {
         if (!wants(chunk)) return true;
         const Box region = region_of(submit, use.access, chunk);
-        return !graph::overlaps(region, box, rule.rank()) || f(chunk, graph::intersection(region, box));
+        return !boxes::overlaps(region, box, rule.rank()) || f(chunk, boxes::intersection(region, box));
     };
     if (use.chunk != every_chunk) return static_cast<void>(look(use.chunk));
     const DomainBox places = rule.places_that_use(submit.domain, box);
@@ -108,7 +108,7 @@ template<typename F> void RankPlanner::each_own_user(const Use& use, const Box& 
         if (num_places > submit.domain.num_chunks_of(first_owner_, end_owner_))
             return each_own_task(submit, [&](std::size_t chunk) {
                 const Box region = region_of(submit, use.access, chunk);
-                if (graph::overlaps(region, box, rule.rank())) f(chunk, graph::intersection(region, box));
+                if (boxes::overlaps(region, box, rule.rank())) f(chunk, boxes::intersection(region, box));
             });
     }
     each_user_that(use, box, [&](std::size_t chunk) { return is_own(submit.domain.owner(chunk)); }, tell);
@@ -155,7 +155,7 @@ bool RankPlanner::check_pair(const RuleSubmit& submit, const Kept& kept, std::ui
                                [&](const AxisRule& r) { return r.axis == axis && r.keeps_apart(); });
         };
         if (keeps_apart(0) && keeps_apart(1) && keeps_apart(2)) return true;
-    } else if (!graph::overlaps(x.hull(domain), y.hull(domain), x.rank())) {
+    } else if (!boxes::overlaps(x.hull(domain), y.hull(domain), x.rank())) {
         return true;
     }
     const auto self = static_cast<std::uint32_t>(&kept - submits_.data());
@@ -176,9 +176,9 @@ bool RankPlanner::check_content(const RuleSubmit& submit, const Kept& kept) {
         if (submit.accesses[a].kind != AccessKind::read) continue;
         const ArrayHistory& array = arrays_[submit.accesses[a].array];
         const auto open_volume = [&](const Box& box) {
-            std::int64_t open = graph::volume(box);
+            std::int64_t open = boxes::volume(box);
             array.segments.each_that_meets(
-                box, [&](const auto& entry) { open -= graph::volume(graph::intersection(entry.box, box)); });
+                box, [&](const auto& entry) { open -= boxes::volume(boxes::intersection(entry.box, box)); });
             return open;
         };
         if (open_volume(kept.regions[a].hull(kept.domain)) == 0) continue;
@@ -243,7 +243,7 @@ void RankPlanner::plan_task(const RuleSubmit& submit, std::uint32_t kept, std::s
     task.indices = of.domain.chunk(chunk);
     for (std::uint32_t a = 0; a < submit.accesses.size(); ++a) {
         const Box region = region_of(of, a, chunk);
-        if (!graph::is_empty(region, of.regions[a].rank())) plan_access(submit, {kept, a, chunk}, region, task, plan);
+        if (!boxes::is_empty(region, of.regions[a].rank())) plan_access(submit, {kept, a, chunk}, region, task, plan);
     }
     sort_edges(task.edges);
 }
@@ -263,7 +263,7 @@ void RankPlanner::plan_access(const RuleSubmit& submit, const Use& of, const Box
             task.edges.push_back({other.first + chunk, rank_of(other, chunk), kind});
     };
     array.segments.each_that_meets(region, [&](const auto& entry) {
-        const Box part = graph::intersection(entry.box, region);
+        const Box part = boxes::intersection(entry.box, region);
         const Uses& uses = array.uses[entry.value];
         each_user(uses.writer, part, [&](std::size_t chunk, const Box& box) {
             come_after(uses.writer, chunk, needs_content ? RankEdge::Kind::data : RankEdge::Kind::order);
@@ -312,11 +312,11 @@ void RankPlanner::plan_sends(const RuleSubmit& submit, std::uint32_t kept, RankP
         if (wanted.kind == AccessKind::overwrite) continue;
         const ArrayHistory& array = arrays_[wanted.array];
         const Box hull = of.regions[a].hull(of.domain);
-        if (graph::is_empty(hull, array.rank)) continue;
+        if (boxes::is_empty(hull, array.rank)) continue;
         array.segments.each_that_meets(hull, [&](const auto& entry) {
             const Use& writer = array.uses[entry.value].writer;
             const TaskNumber first = submits_[writer.submit].first;
-            each_own_user(writer, graph::intersection(entry.box, hull), [&](std::size_t chunk, const Box& written) {
+            each_own_user(writer, boxes::intersection(entry.box, hull), [&](std::size_t chunk, const Box& written) {
                 each_other_user({kept, a, every_chunk}, written, [&](std::size_t reader, const Box& box) {
                     plan.transfers.push_back({wanted.array, box, first + chunk, rank_, rank_of(of, reader)});
                 });
@@ -333,7 +333,7 @@ void RankPlanner::note(const RuleSubmit& submit, std::uint32_t kept) {
         for (std::uint32_t a = 0; a < submit.accesses.size(); ++a) {
             if (may_write(submit.accesses[a].kind) != of_writers) continue;
             const Box hull = of.regions[a].hull(of.domain);
-            if (!graph::is_empty(hull, of.regions[a].rank())) f(a, hull);
+            if (!boxes::is_empty(hull, of.regions[a].rank())) f(a, hull);
         }
     };
     // What was written afterwards has no readers yet.
@@ -345,7 +345,7 @@ void RankPlanner::note(const RuleSubmit& submit, std::uint32_t kept) {
         if (of.regions[a].fills_hull() && is_box_of_boxes(submit.accesses[a], array.rank, of.domain))
             return note_write(array, {kept, a, every_chunk}, hull);
         for (std::size_t chunk = 0; chunk < of.domain.num_chunks(); ++chunk)
-            if (const Box region = region_of(of, a, chunk); !graph::is_empty(region, array.rank))
+            if (const Box region = region_of(of, a, chunk); !boxes::is_empty(region, array.rank))
                 note_write(array, {kept, a, chunk}, region);
     });
 }
@@ -363,7 +363,7 @@ void RankPlanner::note_write(ArrayHistory& array, const Use& use, const Box& box
     for (const auto& [from, at] : cut) {
         const Uses uses = std::exchange(array.uses[at], {});
         array.free_uses.push_back(at);
-        graph::subtract(from, box, [&](const Box& piece) { add_segment(array, piece, uses); });
+        boxes::subtract(from, box, [&](const Box& piece) { add_segment(array, piece, uses); });
     }
     add_segment(array, box, {use, {}});
 }

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kmm/graph/box.hpp"
+#include "kmm/boxes/box.hpp"
 #include "kmm/plan/domain_rule.hpp"
 
 namespace kmm::ranks {

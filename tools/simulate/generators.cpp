@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "kmm/graph/box.hpp"
+#include "kmm/boxes/box.hpp"
 #include "simulate/fitting_programs.hpp"
 
 namespace kmm::simulate {
@@ -137,7 +137,7 @@ class Builder {
         const trace::Array& a = program_.arrays[array - 1];
         trace::Array& temporary = program_.arrays[number - 1];
         for (std::uint32_t c = 0; c < a.chunks.size(); ++c) {
-            const Box part = graph::intersection(a.chunks[c], temporary.box);
+            const Box part = boxes::intersection(a.chunks[c], temporary.box);
             if (part.begin[0] >= part.end[0]) continue;
             trace::Use& piece = new_use(array, c, AccessKind::read, part);
             piece.needs_content = true;

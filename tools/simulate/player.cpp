@@ -252,7 +252,7 @@ void Player::add_across(graph::Task& t, const trace::Task& told) {
             array != nullptr && array->is_stack && array->layout->may_be_read_in_place(temporary.box(0));
         across.region = next->region;
         for (std::uint32_t k = 0; k < across.num_parts; ++k, ++next) {
-            across.region = graph::around(across.region, next->region);
+            across.region = boxes::around(across.region, next->region);
             const std::uint32_t part = use_of(t, *next);
             cold.parts.emplace_back() = part;
             t.uses[part].needs_content = true;

@@ -9,9 +9,9 @@
 
 #include "driver/format.hpp"
 #include "driver/name_text.hpp"
+#include "kmm/boxes/box.hpp"
 #include "kmm/error.hpp"
 #include "kmm/graph/across.hpp"
-#include "kmm/graph/box.hpp"
 #include "kmm/plan/layout.hpp"
 #include "kmm/utils/checked_math.hpp"
 
@@ -91,11 +91,11 @@ class Check {
             for (std::uint32_t k = 0; k < a.rank; ++k)
                 bytes = checked_mul(bytes, checked_sub(a.box.end[k], a.box.begin[k]));
         } catch (const std::overflow_error&) {
-            if (!graph::is_empty(a.box, a.rank)) return "it has 2^63 bytes or more";
+            if (!boxes::is_empty(a.box, a.rank)) return "it has 2^63 bytes or more";
         }
         std::vector<detail::ChunkGeometry> chunks;
         for (const Box& box : a.chunks) {
-            if (!is_ordered(box, a.rank) || graph::is_empty(box, a.rank)) return "a chunk has no elements";
+            if (!is_ordered(box, a.rank) || boxes::is_empty(box, a.rank)) return "a chunk has no elements";
             chunks.emplace_back().box = box;
         }
         if (a.num_pieces != 0 && chunks.size() != 1) return "a temporary has one chunk";
@@ -141,7 +141,7 @@ class Check {
                    return !to.empty && !from.empty && !from.is_piece && !from.gathers && from.rank == to.rank &&
                           named.emplace(from.array, from.chunk).second &&
                           arrays_.at(from.array)->element_bytes == arrays_.at(to.array)->element_bytes &&
-                          graph::overlaps(from.region, to.region, to.rank);
+                          boxes::overlaps(from.region, to.region, to.rank);
                });
     }
 

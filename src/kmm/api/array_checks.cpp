@@ -86,8 +86,8 @@ void check_region(const ArrayRecord& record, const char* what, const Box& region
         if (region.begin[axis] < array.begin[axis] || region.end[axis] > array.end[axis] ||
             region.end[axis] < region.begin[axis]) {
             throw InvalidArgument(driver::format("{}: the region {} is not inside {}, whose indices are {} (axis {})",
-                                                 what, graph::to_text(region, rank), quoted_name(record),
-                                                 graph::to_text(array, rank), axis));
+                                                 what, boxes::to_text(region, rank), quoted_name(record),
+                                                 boxes::to_text(array, rank), axis));
         }
     }
 }
@@ -100,7 +100,7 @@ void check_region(const ArrayRecord& record, const char* what, const std::int64_
             size[axis] > array.end[axis] - offset[axis]) {
             throw InvalidArgument(driver::format(
                 "{}: the region at offset {} of size {} is not inside {}, whose indices are {} (axis {})", what,
-                list_text(offset, rank), list_text(size, rank), quoted_name(record), graph::to_text(array, rank),
+                list_text(offset, rank), list_text(size, rank), quoted_name(record), boxes::to_text(array, rank),
                 axis));
         }
     }

@@ -18,7 +18,7 @@
 #include "kmm/api/device_reader.hpp"
 #include "kmm/detail/strided_box.hpp"
 #include "kmm/engine/device_error.hpp"
-#include "kmm/plan/needs.hpp"
+#include "kmm/plan/submit_plan.hpp"
 
 namespace kmm::detail {
 
@@ -293,7 +293,7 @@ class ArrayCopy final : Batch {
     void touch_chunks();
 
     Box box_of(std::size_t chunk) const { return binding_.layout->box(chunk); }
-    Box part_of(std::size_t chunk) const { return graph::intersection(box_of(chunk), region_); }
+    Box part_of(std::size_t chunk) const { return boxes::intersection(box_of(chunk), region_); }
 
     ArrayRecord& array_;
     Binding& binding_;
@@ -319,7 +319,7 @@ class ArrayCopy final : Batch {
 void ArrayCopy::check_arguments() const {
     if (user_ == nullptr)
         throw InvalidArgument(
-            driver::format("{}: the pointer to the program's {} elements is null", name_, graph::volume(region_)));
+            driver::format("{}: the pointer to the program's {} elements is null", name_, boxes::volume(region_)));
     std::int64_t sizes[max_rank];
     for (std::size_t k = 0; k < array_.rank(); ++k) sizes[k] = region_.end[k] - region_.begin[k];
     check_reach(name_.c_str(), array_.rank(), sizes, user_strides_, array_.element_bytes());
@@ -332,7 +332,7 @@ void ArrayCopy::check_arguments() const {
 
 void ArrayCopy::run(DefaultStream stream) {
     core_.books().check_open();
-    if (graph::is_empty(region_)) return;
+    if (boxes::is_empty(region_)) return;
     name_ = (to_user_ ? "copy_to from " : "copy_from to ") + array_.name();
     check_arguments();
     memory_ = device_memory_at(core_, user_);
@@ -404,9 +404,9 @@ std::size_t ArrayCopy::group_size(std::size_t first, std::size_t most_bytes) con
     std::size_t count = 0, bytes = 0;
     while (count < most_parts && first + count < chunks_.size()) {
         const std::size_t chunk = chunks_[first + count];
-        bytes += Platform::rounded(binding_.block_bytes(chunk));
+        bytes += binding_.block_bytes(chunk);
         // What is written in part needs what the chunk holds: where that is lost, only its own task fails.
-        const bool is_alone = !to_user_ && !graph::equal(part_of(chunk), box_of(chunk));
+        const bool is_alone = !to_user_ && !boxes::equal(part_of(chunk), box_of(chunk));
         if (count != 0 && (bytes > most_bytes || is_alone)) break;
         ++count;
         if (is_alone) break;
@@ -437,7 +437,7 @@ void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInf
     Box all = part_of(chunks_[first]);  // what errors name
     for (std::size_t i = first; i < first + count; ++i) {
         const Box box = box_of(chunks_[i]);
-        const Box part = graph::intersection(box, region_);
+        const Box part = boxes::intersection(box, region_);
         CopyPart& c = *new (group.place(i - first)) CopyPart;
         describe_part(c, box, part);
         ++group.num_parts;
@@ -473,7 +473,7 @@ void ArrayCopy::add_view(Task& task, const Box& box, const Box& part, const Copy
     } else {
         view.kind = AccessKind::overwrite;
         use.writes = true;
-        use.replaces = graph::equal(part, box);
+        use.replaces = boxes::equal(part, box);
         use.needs_content = !use.replaces;
     }
 }
@@ -509,7 +509,7 @@ void ArrayCopy::check_sizes() const {
     const auto host = memory::MemoryIndex::host();
     const std::size_t limit = core_.platform().limit_bytes(host);
     for (const std::size_t chunk : chunks_) {
-        const std::size_t bytes = Platform::rounded(binding_.block_bytes(chunk));
+        const std::size_t bytes = binding_.block_bytes(chunk);
         if (bytes <= limit) continue;
         throw OutOfMemory(
             host.id(), bytes, 0, limit,
@@ -569,8 +569,8 @@ void ArrayCopy::connect() {
         // Those of each chunk by itself: comparing all of a task's with each other would take their square.
         all.clear();
         for (; p < ends_[i]; ++p) {
-            const Box whole = box_of(chunks_[p]), part = graph::intersection(whole, region_);
-            const bool is_whole = graph::equal(part, whole);
+            const Box whole = box_of(chunks_[p]), part = boxes::intersection(whole, region_);
+            const bool is_whole = boxes::equal(part, whole);
             const auto box = [&whole] { return whole; };
             of_chunk.clear();
             if (to_user_) {

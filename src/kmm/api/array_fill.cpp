@@ -56,7 +56,7 @@ class Fill {
         for (std::size_t i = 0; i < num_chunks; ++i) {
             const auto home = memory::MemoryIndex::of(binding_.layout->home(i));
             Group& g = groups[home];
-            const std::size_t bytes = Platform::rounded(binding_.block_bytes(i));
+            const std::size_t bytes = binding_.block_bytes(i);
             if (!g.chunks.empty() && g.bytes + bytes > most_bytes_in(home)) make_task(g, home);
             g.chunks.push_back(i);
             g.bytes += bytes;

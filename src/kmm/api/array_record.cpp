@@ -64,15 +64,18 @@ Binding::Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, La
     : runtime(std::move(core)),
       layout(std::move(chunks)),
       histories(layout->num_chunks()),
-      data(std::make_unique<memory::Array>()),
-      element_bytes_(array.element_bytes()),
-      alignment_(std::max(array.element_alignment(), memory::heap_alignment)) {
+      data(make_data(*runtime, array, layout)),
+      planned{layout.get(), this, data->element_bytes, data->alignment, data->is_stack} {}
+
+std::unique_ptr<memory::Array> Binding::make_data(RuntimeCore& core, const ArrayRecord& array, LayoutRef chunks) {
+    auto data = std::make_unique<memory::Array>();
     data->set_name(array.name());
-    data->number = runtime->books().next_array_number();
+    data->number = core.books().next_array_number();
     data->rank = array.rank();
-    data->element_bytes = static_cast<std::uint32_t>(element_bytes_);
-    data->alignment = alignment_;
-    data->set_layout(layout, runtime->platform().num_devices());
+    data->element_bytes = static_cast<std::uint32_t>(array.element_bytes());
+    data->alignment = std::max(array.element_alignment(), memory::heap_alignment);
+    data->set_layout(std::move(chunks), core.platform().num_devices());
+    return data;
 }
 
 memory::Chunk& Binding::make_records(std::size_t chunk) {
@@ -129,7 +132,7 @@ ArrayRef make_array(std::size_t rank, const std::int64_t* shape, DataType type, 
 namespace {
 
 void check_cover(const plan::Layout& layout) {
-    const auto text = [&](const Box& box) { return graph::to_text(box, layout.rank()); };
+    const auto text = [&](const Box& box) { return boxes::to_text(box, layout.rank()); };
     std::size_t first = 0, second = 0;
     if (layout.find_overlap(&first, &second))
         throw InvalidArgument(
@@ -152,7 +155,7 @@ bool has_home(RuntimeCore& core, MemoryId home) {
 
 [[noreturn]] void throw_no_home(RuntimeCore& core, std::size_t rank, const Box& chunk, MemoryId home) {
     throw InvalidArgument(driver::format(
-        "chunk {} has its home on {}, but the runtime has {} (numbered from 0)", graph::to_text(chunk, rank),
+        "chunk {} has its home on {}, but the runtime has {} (numbered from 0)", boxes::to_text(chunk, rank),
         core.platform().place_text(ResourceId(home.as_device())), core.platform().num_devices()));
 }
 
@@ -182,10 +185,10 @@ ArrayRef make_bound_array(RuntimeCore& core, std::size_t rank, const std::int64_
     std::vector<ChunkGeometry> kept;
     kept.reserve(chunks.size());
     for (const ChunkGeometry& c : chunks) {
-        if (graph::is_empty(c.box)) continue;
-        if (!graph::contains(array->box(), c.box))
-            throw InvalidArgument(driver::format("chunk {} lies outside the array {}", graph::to_text(c.box, rank),
-                                                 graph::to_text(array->box(), rank)));
+        if (boxes::is_empty(c.box)) continue;
+        if (!boxes::contains(array->box(), c.box))
+            throw InvalidArgument(driver::format("chunk {} lies outside the array {}", boxes::to_text(c.box, rank),
+                                                 boxes::to_text(array->box(), rank)));
         if (!has_home(core, c.home)) throw_no_home(core, rank, c.box, c.home);
         kept.push_back(c);
     }

@@ -13,17 +13,18 @@
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/graph/compact_history.hpp"
 #include "kmm/memory/chunk.hpp"
-#include "kmm/plan/needs.hpp"
+#include "kmm/plan/planner.hpp"
 #include "kmm/runtime/runtime_core.hpp"
 
 namespace kmm::detail {
 
-struct Binding {
+struct Binding final : plan::Written {
     std::shared_ptr<RuntimeCore> runtime;
     LayoutRef layout;
     graph::ChunkHistories histories;      ///< of the chunks that were used; order lock
     std::uint32_t number_in_submit = 0;   ///< valid if that of the submit names this one; order lock
     std::unique_ptr<memory::Array> data;  ///< given to the runtime when the array ends
+    const plan::PlannedArray planned;
 
     /// Chunks that cover the array exactly. O(1).
     Binding(std::shared_ptr<RuntimeCore> core, const ArrayRecord& array, LayoutRef chunks);
@@ -31,12 +32,22 @@ struct Binding {
     /// What a chunk takes in a memory: its record says so too, but the cache line of that belongs to the scheduler.
     std::size_t block_bytes(std::size_t chunk) const noexcept { return block_bytes_of(layout->num_elements(chunk)); }
     std::size_t block_bytes_of(std::size_t elements) const noexcept {
-        return memory::Chunk::block_bytes_of(elements * element_bytes_, alignment_);
+        return memory::rounded(memory::block_bytes_of(elements * planned.element_bytes, planned.alignment));
     }
 
     /// Of a chunk, for its history: called where that is needed.
     auto box_of(std::size_t chunk) const noexcept {
         return [this, chunk] { return layout->box(chunk); };
+    }
+    // ---- plan::Written. Order lock. `record`: the chunk's history.
+    State state_of(std::uint32_t chunk) const noexcept override {
+        const graph::CompactHistory* const h = histories.find(chunk);
+        if (h == nullptr) return {};
+        return {const_cast<graph::CompactHistory*>(h), h->any_content(), h->is_whole()};
+    }
+    bool covers(std::uint32_t chunk, const Box& region, Box* missing) const override {
+        const graph::CompactHistory* const h = histories.find(chunk);
+        return h != nullptr && h->covers(region, missing);
     }
     /// A task reads a piece of a region; its chunk was touched: see graph::CompactHistory. Order lock.
     template<typename Edges>
@@ -53,7 +64,7 @@ struct Binding {
 
     /// A task makes the first content of a chunk with that number of elements. Order lock.
     void count_made(std::size_t elements) noexcept {
-        const std::size_t bytes = Platform::rounded(block_bytes_of(elements));
+        const std::size_t bytes = block_bytes_of(elements);
         data->held_bytes += bytes;
         runtime->books().held().add(bytes);
     }
@@ -61,8 +72,7 @@ struct Binding {
   private:
     memory::Chunk& make_records(std::size_t chunk);
 
-    const std::size_t element_bytes_;
-    const std::size_t alignment_;  ///< of chunks
+    static std::unique_ptr<memory::Array> make_data(RuntimeCore& core, const ArrayRecord& array, LayoutRef chunks);
 };
 
 class ArrayRecord {
@@ -103,7 +113,7 @@ class ArrayRecord {
     std::atomic<Binding*> binding_{nullptr};
 };
 
-using graph::row_major_strides;
+using boxes::row_major_strides;
 
 /// How far the beginning of `region` is from that of the packed row-major box that holds it, in elements.
 std::size_t offset_in(const Box& box, const Box& region, std::size_t rank) noexcept;

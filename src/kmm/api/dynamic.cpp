@@ -105,9 +105,9 @@ void Array::check_is(DataType type, std::size_t rank) const {
 void Array::check_region(const char* what, const void* memory, const Box& region) const {
     if (!is_bound()) detail::throw_unbound(*record_, what);
     detail::check_region(*record_, what, region);
-    if (memory == nullptr && !graph::is_empty(region, rank_))
+    if (memory == nullptr && !boxes::is_empty(region, rank_))
         throw InvalidArgument(driver::format("{} of {}: the pointer to the program's {} elements is null", what, name(),
-                                             graph::volume(region)));
+                                             boxes::volume(region)));
 }
 
 void Array::copy_to(void* output, const Box& box, const std::int64_t* strides) const {
@@ -262,8 +262,8 @@ void Submit::State::check_accesses(const Accesses& accesses) const {
                 a.region.end[k] <= whole.end[k])
                 continue;
             throw InvalidArgument(driver::format("access {} of a task names region {} of {}, whose indices are {}", i,
-                                                 graph::to_text(a.region, a.array->rank()), a.array->name(),
-                                                 graph::to_text(whole, a.array->rank())));
+                                                 boxes::to_text(a.region, a.array->rank()), a.array->name(),
+                                                 boxes::to_text(whole, a.array->rank())));
         }
     }
 }

@@ -119,7 +119,7 @@ std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, con
                                      std::uint32_t argument) {
     Task& t = draft_->current();
     const auto view = static_cast<std::uint32_t>(t.views.size());
-    const bool is_empty = graph::is_empty(region, array->rank());
+    const bool is_empty = boxes::is_empty(region, array->rank());
     draft_->accesses.push_back({array.get(), nullptr, view});
     draft_->wanted.push_back({region, kind, is_empty, 0, t.chunk_index, argument, t.memory});
     t.views.emplace_back().kind = kind;
@@ -133,8 +133,8 @@ void Submission::log_outside(const ArrayRef& array, const Box& wanted, std::uint
         log::warn,
         driver::format("argument {} of chunk {} of the {} asks for region {} of {}, whose indices are {}: it gets "
                        "the part inside",
-                       argument, t.chunk_index, text_of(draft_->launcher), graph::to_text(wanted, rank), array->name(),
-                       graph::to_text(array->box(), rank)));
+                       argument, t.chunk_index, text_of(draft_->launcher), boxes::to_text(wanted, rank), array->name(),
+                       boxes::to_text(array->box(), rank)));
 }
 
 void Submission::check_range(const ArrayRef& array, const IndexMap& map, std::uint32_t argument) {
@@ -201,11 +201,11 @@ ConflictParty Submission::Draft::party(const plan::Request& r) const {
 // What the plan refused, as the program sees it.
 void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
     using Reason = plan::Refusal::Reason;
-    const plan::Refusal& refusal = plan.refusal();
+    const plan::Refusal& refusal = planner.refusal();
     const plan::Request& first = wanted[refusal.first];
     const plan::Request& second = wanted[refusal.second];
     const TaskLabel label = core->words().describe_failure(*tasks()[first.task]).task;
-    const std::string region = driver::format("{} of {}", graph::to_text(refusal.region, array.rank()), array.name());
+    const std::string region = driver::format("{} of {}", boxes::to_text(refusal.region, array.rank()), array.name());
     switch (refusal.reason) {
     case Reason::conflict:
         throw ConflictingAccess(array.name(), party(first), party(second), region_of(refusal.region, array.rank()),
@@ -215,15 +215,33 @@ void Submission::Draft::throw_refusal(const ArrayRecord& array) const {
         throw InvalidArgument(driver::format("no task writes to region {}, whose first write is \"{}\" ({}): let the "
                                              "tasks cover the array, or make it with rt.array",
                                              region, label.task_name, driver::count_text(label.num_chunks, "chunk")));
+    case Reason::too_large: throw_too_large();
     case Reason::none: break;
     }
     throw InternalError("a submit was refused without a reason", launcher.location);
 }
 
+void Submission::Draft::throw_too_large() const {
+    const plan::Refusal& refusal = planner.refusal();
+    const std::uint32_t task = wanted[refusal.first].task;
+    std::vector<Shortage::Need> needs;
+    for (std::size_t i = refusal.first; i < wanted.size() && wanted[i].task == task; ++i) {
+        const plan::Need& need = planner.plan().needs[i];
+        if (!need.first_of_chunk) continue;
+        const Binding& binding = *accesses[i].binding;
+        const std::size_t bytes = planner.bytes_of(wanted, arrays, i);
+        const bool is_chunk = need.form == plan::Form::in_place;
+        needs.push_back({wanted[i].kind, binding.data->name(), need.chunk,
+                         is_chunk ? binding.layout->box(need.chunk) : wanted[i].region, binding.layout->rank(), bytes,
+                         is_chunk ? 0 : planner.plan().temporaries[need.temporary].num_pieces});
+    }
+    throw core->shortage_words().never_fits(*tasks()[task], refusal.bytes, std::move(needs));
+}
+
 // The first write binds: the distribution is the set of regions of the tasks.
 Binding* Submission::Draft::bind_first_write(ArrayRecord& array, const std::vector<std::uint32_t>& positions) {
     std::vector<ChunkGeometry> chunks;
-    if (!plan.first_write(array.box(), wanted, positions, chunks)) throw_refusal(array);
+    if (!planner.first_write(array.box(), wanted, positions, chunks)) throw_refusal(array);
     auto layout = std::make_shared<plan::Layout>(array.rank(), array.box(), std::move(chunks));
     bindings.push_back({&array, std::make_unique<Binding>(core->shared_from_this(), array, std::move(layout))});
     return bindings.back().binding.get();
@@ -264,96 +282,14 @@ void Submission::Draft::find_bindings() {
     }
 }
 
-/// Among the arrays of the submit. O(1): the array remembers a number, which counts if it is the array's now (Briggs,
-/// Torczon: An efficient representation for sparse sets, 1993).
-std::uint32_t Submission::Draft::number_of(Binding& binding) {
-    const std::uint32_t known = binding.number_in_submit;
-    if (known < arrays.size() && arrays[known].histories == &binding.histories) return known;
-    binding.number_in_submit = static_cast<std::uint32_t>(arrays.size());
-    arrays.push_back({binding.layout.get(), &binding.histories});
-    return binding.number_in_submit;
-}
-
-void Submission::Draft::make_plan() {
-    if (!plan.make(wanted, arrays)) throw_refusal(*accesses[plan.refusal().first].array);
-}
-
-// Debug mode: what an overwrite finds is filled with a pattern.
-void Submission::Draft::fill_before(Task& t, std::uint32_t view, const Box& region) {
-    graph::Unset& unset = t.cold_part(graph::UseOfReserve::no).unset.emplace_back();
-    unset.index = view;
-    for (std::size_t k = 0; k < max_rank; ++k) unset.extents[k] = region.end[k] - region.begin[k];
-}
-
-// What residency and the kernels need to know of an access; the bytes that it adds to what its task needs.
-std::size_t Submission::Draft::describe_view(Task& t, std::size_t request) {
-    const plan::Need& need = plan.needs()[request];
-    if (need.form == plan::Form::nothing) return 0;
-    const DraftAccess& a = accesses[request];
-    Binding& binding = *a.binding;
-    graph::View& view = t.views[a.view];
-    view.use = need.use;
-    graph::Use* const use = need.first_of_chunk ? &t.uses.emplace_back() : nullptr;
-    if (need.form == plan::Form::temporary) {
-        const plan::Temporary& planned = plan.temporaries()[need.temporary];
-        if (use == nullptr) return 0;
-        use->chunk = &temporaries.entries()[need.temporary].chunk();
-        if (planned.chosen_late) use->role = graph::Use::Role::region;
-        temporaries.count_use(need.temporary, wanted[request].task);
-    } else {
-        view.offset_bytes = need.offset * a.array->element_bytes();
-        if (use == nullptr) return 0;
-        use->chunk = &binding.touch(need.chunk);
-    }
-    static_cast<graph::ContentNeeds&>(*use) = need;
-    return Platform::rounded(need.form == plan::Form::temporary ? use->chunk->block_bytes()
-                                                                : binding.block_bytes_of(need.chunk_elements));
-}
-
-// Regions whose form is chosen late: the chunks that they lie in are uses as well, behind all others.
-void Submission::Draft::describe_across(Task& t, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-        const plan::Need& need = plan.needs()[i];
-        if (need.form == plan::Form::temporary && need.first_of_chunk && plan.temporaries()[need.temporary].chosen_late)
-            Temporaries::add_across(t, need.use, need.temporary, plan, wanted[i], accesses[i]);
-    }
-}
-
-// No other thread sees the tasks yet.
-void Submission::Draft::describe_tasks() {
-    const bool debug_mode = core->platform().config().debug_mode;
-    const std::size_t count = wanted.size();
-    for (std::size_t i = 0; i < count;) {
-        const std::size_t first = i;
-        const std::uint32_t number = wanted[i].task;
-        Task& t = *tasks()[number];
-        std::size_t bytes = 0;
-        for (; i < count && wanted[i].task == number; ++i) {
-            bytes = Platform::sum_bytes(bytes, describe_view(t, i));
-            if (debug_mode && wanted[i].kind == AccessKind::overwrite && !wanted[i].empty)
-                fill_before(t, accesses[i].view, wanted[i].region);
-        }
-        if (!plan.temporaries().empty()) describe_across(t, first, i);
-        if (bytes > core->platform().limit_bytes(t.memory)) throw core->shortage_words().never_fits(t, bytes);
-    }
-}
-
-void Submission::Draft::make_temporaries() {
-    temporaries.make(*core, plan, wanted, accesses, tasks());
-    if (temporaries.num_transfers() == 0) return;
-    reserve_helpers(temporaries.num_transfers());
-    // What is written back is done after the task: the submit's own number waits for both.
-    if (temporaries.any_written() && tasks().size() == 1) add_task().predecessors.reserve(1);
-    temporaries.count_tasks(tasks().size());
-}
-
 // ---------------------------------------------------------------------------------------------------- the order
 
 void Submission::Draft::check() {
     find_bindings();
-    make_plan();
-    if (!plan.temporaries().empty()) make_temporaries();
-    describe_tasks();
+    if (!planner.make(wanted, arrays, core->platform().limits_bytes()))
+        throw_refusal(*accesses[planner.refusal().first].array);
+    plan = &planner.plan();
+    PlanBatch::check();
 }
 
 void Submission::Draft::bind_new() {
@@ -364,141 +300,6 @@ void Submission::Draft::bind_new() {
                                       " was bound to another runtime a moment ago: use one array for each",
                                   launcher.location);
         core->listeners().tell_bound(data, n.array->box(), n.array->is_named());
-    }
-    for (const Temporaries::Entry& e : temporaries.entries())
-        core->listeners().tell_bound(*e.temporary, e.temporary->region, false);
-}
-
-// What is kept from before the submit is read first, what is written back comes last. A task that reads or writes in
-// place what another one has in a temporary is thus before or behind the transfer, whichever of the tasks runs first.
-void Submission::Draft::connect() {
-    temporaries.give_away();
-    const bool any_transfer = temporaries.num_transfers() != 0;
-    if (any_transfer) connect_gathers();
-    const std::size_t count = wanted.size();
-    for (std::size_t i = 0; i < count;) {
-        const std::uint32_t number = wanted[i].task;
-        Task& t = *tasks()[number];
-        connects(t.number);
-        t.held_bytes = books().held().now();
-        for (; i < count && wanted[i].task == number; ++i)
-            if (!wanted[i].empty) connect_access(t, i);
-        graph::drop_duplicates(t.predecessors);
-    }
-    if (any_transfer) {
-        if (tasks().back()->kind == TaskKind::join) tasks().back()->held_bytes = books().held().now();
-        graph::UnorderedSet<TaskNumber> joins;
-        for (Task* const t : tasks())
-            for (const graph::Predecessor& p : t->predecessors) place_gather(p.number, t->number, joins);
-        connect_write_backs();
-        temporaries.add_to_held(tasks(), first());
-    }
-    Task& all = *tasks().back();
-    if (all.kind != TaskKind::join) return;
-    for (TaskNumber n = first(); n != all.number; ++n) all.predecessors.push_back({n, true});
-}
-
-void Submission::Draft::connect_access(Task& t, std::size_t request) {
-    const plan::Request& r = wanted[request];
-    const plan::Need& need = plan.needs()[request];
-    if (need.form == plan::Form::temporary) {
-        const plan::Temporary& temporary = plan.temporaries()[need.temporary];
-        const TaskNumber gather = temporaries.entries()[need.temporary].gather_number;
-        if (gather != 0) graph::add_predecessor(t.predecessors, gather, true);
-        if (!temporary.chosen_late || !need.first_of_chunk) return;
-        Binding& binding = *accesses[request].binding;
-        for (const plan::Piece& p : plan.pieces(temporary)) binding.read(p, t.number, t.predecessors, *this);
-        return;
-    }
-    Binding& binding = *accesses[request].binding;
-    graph::CompactHistory& history = binding.histories[need.chunk];
-    const auto box = binding.box_of(need.chunk);
-    if (r.kind == AccessKind::read) {
-        history.read(r.region, need.whole_chunk, box, t.number, t.predecessors, *this);
-        return;
-    }
-    if (!history.any_content()) binding.count_made(need.chunk_elements);
-    history.write(r.region, need.whole_chunk, box, t.number, r.kind == AccessKind::write, t.predecessors, *this);
-}
-
-void Submission::Draft::connect_gathers() {
-    for (std::size_t i = 0; i < temporaries.entries().size(); ++i) {
-        Temporaries::Entry& e = temporaries.entries()[i];
-        if (e.gather == nullptr) continue;
-        const plan::Temporary& t = plan.temporaries()[i];
-        const plan::Request& r = wanted[t.request];
-        Task& gather = *std::exchange(e.gather, nullptr);
-        e.given_gather = &gather;
-        connects_ahead(tasks()[r.task]->number);
-        e.gather_number = add_helper_ahead(gather, tasks()[r.task]->number);
-        gather.comes_before = tasks()[r.task]->number;
-        Binding& binding = *accesses[t.request].binding;
-        for (const plan::Piece& p : plan.pieces(t))
-            if (binding.histories[p.chunk].any_content())  // a first write finds nothing
-                binding.read(p, e.gather_number, gather.predecessors, *this);
-        graph::drop_duplicates(gather.predecessors);
-    }
-}
-
-/// A gather stands in the order right before the first task that comes after it: no sooner, because what it fills takes
-/// memory that the tasks before it need. Called for the tasks in their order. O(1), and O(edges) once for each join.
-void Submission::Draft::place_gather(TaskNumber helper, TaskNumber task, graph::UnorderedSet<TaskNumber>& joins) {
-    if (!graph::is_helper(helper) || !is_own(helper)) return;
-    Task& h = *books().table().look_for(helper);
-    if (h.fills_temporary)
-        h.comes_before = std::min(h.comes_before, task);
-    else if (h.kind == TaskKind::join && joins.insert(helper).second)
-        for (const graph::Predecessor& p : h.predecessors) place_gather(p.number, task, joins);
-}
-
-/// Where a write-back stands: behind the last task that it depends on, or with the last such gather. O(edges), each
-/// join once.
-TaskNumber Submission::Draft::place_behind(const Task& helper,
-                                           graph::UnorderedMap<TaskNumber, TaskNumber>& joins) const {
-    TaskNumber place = first();
-    for (const graph::Predecessor& p : helper.predecessors) {
-        if (!is_own(p.number)) continue;
-        if (!graph::is_helper(p.number)) {
-            place = std::max(place, p.number + 1);
-            continue;
-        }
-        const Task& before = *books().table().look_for(p.number);
-        if (before.kind != TaskKind::join) {
-            place = std::max(place, before.comes_before);
-            continue;
-        }
-        auto known = joins.find(p.number);
-        if (known == joins.end()) known = joins.emplace(p.number, place_behind(before, joins)).first;
-        place = std::max(place, known->second);
-    }
-    return std::min(place, last());
-}
-
-void Submission::Draft::connect_write_backs() {
-    Task& all = *tasks().back();
-    graph::UnorderedMap<TaskNumber, TaskNumber> joins;
-    for (std::size_t i = 0; i < temporaries.entries().size(); ++i) {
-        Temporaries::Entry& e = temporaries.entries()[i];
-        const plan::Temporary& t = plan.temporaries()[i];
-        const TaskNumber writer = tasks()[wanted[t.request].task]->number;
-        for (std::size_t k = 0; k < e.write_backs.size(); ++k) {
-            const plan::Piece& p = plan.pieces(t)[k];
-            Task& write_back = *std::exchange(e.write_backs[k], nullptr);
-            connects(all.number);
-            const TaskNumber number = add_helper(write_back, all.number);
-            write_back.predecessors.push_back({writer, true});
-            Binding& binding = *accesses[t.request].binding;
-            graph::CompactHistory& history = binding.histories[p.chunk];
-            const bool is_first = !history.any_content();
-            history.write(p.box, p.whole_chunk, binding.box_of(p.chunk), number, false, write_back.predecessors, *this);
-            graph::drop_duplicates(write_back.predecessors);
-            all.predecessors.push_back({number, true});
-            write_back.comes_before = place_behind(write_back, joins);
-            const std::size_t elements = binding.layout->num_elements(p.chunk);
-            if (is_first) binding.count_made(elements);
-            temporaries.count_write_back(e, write_back, write_back.comes_before - first(),
-                                         is_first ? Platform::rounded(binding.block_bytes_of(elements)) : 0);
-        }
     }
 }
 

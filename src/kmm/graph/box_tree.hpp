@@ -10,10 +10,12 @@
 #include <limits>
 #include <utility>
 
-#include "kmm/graph/box.hpp"
+#include "kmm/boxes/box.hpp"
 #include "kmm/graph/host_reserve.hpp"
 
 namespace kmm::graph {
+
+using boxes::Box;
 
 /// An R-tree (Guttman: R-trees, a dynamic index structure for spatial searching, 1984). A full node is cut in half
 /// along the axis that leaves the least common volume; a sparse one stays until it is empty. Since nodes of boxes that
@@ -89,7 +91,7 @@ template<typename Value> class BoxTree {
     }
     bool looks_and_meets(const Box& a, const Box& b) const noexcept {
         ++num_looked_at_;
-        return overlaps(a, b, rank_);
+        return boxes::overlaps(a, b, rank_);
     }
     void tighten(Node& node) noexcept {
         node.bounds = box_of(node, 0);
@@ -118,7 +120,7 @@ template<typename Value> class BoxTree {
     static bool trim(Entry& entry, const Box& region) {
         std::size_t pieces = 0;
         Box left;
-        subtract(entry.box, region, [&](const Box& piece) { left = piece, ++pieces; });
+        boxes::subtract(entry.box, region, [&](const Box& piece) { left = piece, ++pieces; });
         if (pieces == 1) entry.box = left;
         return pieces == 1;
     }
@@ -287,7 +289,7 @@ double BoxTree<Value>::common_size_of_halves(const Node& node) const noexcept {
     Box first = box_of(node, 0), second = box_of(node, half);
     for (std::uint32_t i = 1; i < half; ++i) extend(first, box_of(node, i));
     for (std::uint32_t i = half + 1; i < node.count; ++i) extend(second, box_of(node, i));
-    if (overlaps(first, second, rank_)) return size_of(intersection(first, second));
+    if (boxes::overlaps(first, second, rank_)) return size_of(boxes::intersection(first, second));
     double sides = 0;
     for (std::size_t k = 0; k < rank_; ++k)
         sides +=

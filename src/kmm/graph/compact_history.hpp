@@ -21,6 +21,8 @@ class CompactHistory {
     /// Of a chunk of an array of this rank.
     explicit CompactHistory(std::size_t rank) noexcept : rank_(static_cast<std::uint8_t>(rank)) {}
 
+    /// Whether the chunk was written as a whole last.
+    bool is_whole() const noexcept { return is_whole_; }
     /// Whether anything of the chunk was ever written.
     bool any_content() const noexcept { return is_whole_ || (detail_ && detail_->any_content()); }
     /// Whether every element of `region` was written; if not, `*missing` is a region that was not.

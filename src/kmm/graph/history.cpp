@@ -22,7 +22,7 @@ template<typename Edges> void come_after(TaskNumber number, bool data, Edges& pr
 template<typename F> void ChunkHistory::each_that_meets(const Box& region, F&& f) {
     if (many_) return many_->tree.each_that_meets(region, f);
     for (Segment& s : segments_)
-        if (overlaps(s.box, region, rank_)) f(s);
+        if (boxes::overlaps(s.box, region, rank_)) f(s);
 }
 
 template<typename F> void ChunkHistory::each(F&& f) const {
@@ -39,11 +39,11 @@ template<typename U> void ChunkHistory::insert_in_tree(const Box& box, const U& 
         many.readers.push(own.readers, reader);
     });
     if (many.tree.size() == 0) many.bounds = box;
-    for (std::size_t k = 0; k < max_rank; ++k) {
+    for (std::size_t k = 0; k < boxes::max_rank; ++k) {
         many.bounds.begin[k] = std::min(many.bounds.begin[k], box.begin[k]);
         many.bounds.end[k] = std::max(many.bounds.end[k], box.end[k]);
     }
-    many.written_volume += volume(box);
+    many.written_volume += boxes::volume(box);
     many.tree.insert(box, own);
 }
 
@@ -61,7 +61,7 @@ void ChunkHistory::look_at_many(const Box& region, TaskNumber task, const Past& 
     static_assert(std::is_trivially_destructible_v<Tree::Entry>, "that many end in few steps");
     const Many& many = *many_;
     if (!past.is_forgotten(many.latest) || !past.is_forgotten(many.latest_helper) ||
-        !contains(region, many.bounds, rank_) || !many.is_whole())
+        !boxes::contains(region, many.bounds, rank_) || !many.is_whole())
         return note_use(task);
     segments_.push_back({many.bounds, {}});
     many_.reset();
@@ -72,7 +72,7 @@ void ChunkHistory::look_at_many(const Box& region, TaskNumber task, const Past& 
 template<typename F> void ChunkHistory::take_of_few(const Box& region, F&& f) {
     std::size_t kept = 0;
     for (Segment& s : segments_) {
-        if (overlaps(s.box, region, rank_))
+        if (boxes::overlaps(s.box, region, rank_))
             f(std::move(s));
         else if (Segment& to = segments_[kept++]; &to != &s)
             to = std::move(s);
@@ -84,7 +84,7 @@ void ChunkHistory::drop_all_in(const Box& region) {
     if (!many_) return take_of_few(region, [](Segment&&) {});
     Many& many = *many_;
     many.tree.take(region, [&](Tree::Entry&& s) {
-        many.written_volume -= volume(s.box);
+        many.written_volume -= boxes::volume(s.box);
         many.readers.clear(s.value.readers);
     });
 }
@@ -95,7 +95,7 @@ template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
         Vector<Segment> cut;
         take_of_few(region, [&](Segment&& s) { cut.push_back(std::move(s)); });
         for (const Segment& s : cut) meets(s);
-        for (const Segment& s : cut) subtract(s.box, region, [&](const Box& piece) { insert(piece, s.value); });
+        for (const Segment& s : cut) boxes::subtract(s.box, region, [&](const Box& piece) { insert(piece, s.value); });
         return;
     }
     Many& many = *many_;
@@ -103,16 +103,16 @@ template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
     many.tree.cut(
         region,
         [&](const Tree::Entry& s) {
-            many.written_volume -= volume(intersection(s.box, region));
+            many.written_volume -= boxes::volume(boxes::intersection(s.box, region));
             meets(s);
             return true;
         },
         [&](Tree::Entry&& s) {
-            many.written_volume -= volume(s.box) - volume(intersection(s.box, region));
+            many.written_volume -= boxes::volume(s.box) - boxes::volume(boxes::intersection(s.box, region));
             cut.push_back(s);
         });
     for (Tree::Entry& s : cut) {
-        subtract(s.box, region, [&](const Box& piece) { insert_in_tree(piece, s.value); });
+        boxes::subtract(s.box, region, [&](const Box& piece) { insert_in_tree(piece, s.value); });
         many.readers.clear(s.value.readers);
     }
 }
@@ -121,17 +121,18 @@ template<typename F> void ChunkHistory::cut_out(const Box& region, F&& meets) {
 
 /// `*met`, unless null: number of segments that overlap the region.
 bool ChunkHistory::is_all_written(const Box& region, std::size_t* met) const {
-    std::int64_t open_volume = volume(region);
+    std::int64_t open_volume = boxes::volume(region);
     std::size_t count = 0;
     // Segments are disjoint.
-    each_that_meets(region, [&](const auto& s) { ++count, open_volume -= volume(intersection(s.box, region)); });
+    each_that_meets(region,
+                    [&](const auto& s) { ++count, open_volume -= boxes::volume(boxes::intersection(s.box, region)); });
     if (met != nullptr) *met = count;
     return open_volume == 0;
 }
 
 bool ChunkHistory::covers(const Box& region, Box* missing) const {
-    if (segments_.size() == 1 && contains(segments_.front().box, region, rank_)) return true;
-    if (many_ && many_->is_whole() && contains(many_->bounds, region, rank_)) return true;
+    if (segments_.size() == 1 && boxes::contains(segments_.front().box, region, rank_)) return true;
+    if (many_ && many_->is_whole() && boxes::contains(many_->bounds, region, rank_)) return true;
     if (is_all_written(region, nullptr)) return true;
     // Bisects to a part that is not covered, until few segments overlap it.
     Box part = region;
@@ -147,8 +148,8 @@ bool ChunkHistory::covers(const Box& region, Box* missing) const {
     each_that_meets(part, [&](const auto& s) {
         std::vector<Box> next;
         for (const Box& b : open) {
-            if (overlaps(b, s.box, rank_))
-                subtract(b, s.box, [&](const Box& piece) { next.push_back(piece); });
+            if (boxes::overlaps(b, s.box, rank_))
+                boxes::subtract(b, s.box, [&](const Box& piece) { next.push_back(piece); });
             else
                 next.push_back(b);
         }
@@ -208,7 +209,7 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors,
     if (segments_.size() == 1) {
         Uses& uses = segments_.front().value;
         come_after(uses.writer, true, predecessors, past);
-        if (!contains(region, segments_.front().box, rank_)) return add_part_reader(region, task, past);
+        if (!boxes::contains(region, segments_.front().box, rank_)) return add_part_reader(region, task, past);
         return add_reader(uses, task, task, past);
     }
     const std::size_t num_before = predecessors.size();
@@ -217,7 +218,7 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors,
     each_that_meets(region, [&](auto& s) {
         come_after(s.value.writer, true, predecessors, past);
         ++met;
-        if (!contains(region, s.box, rank_)) {
+        if (!boxes::contains(region, s.box, rank_)) {
             any_part = true;
             return;
         }
@@ -241,7 +242,7 @@ void ChunkHistory::read(const Box& region, TaskNumber task, Edges& predecessors,
 template<typename Edges>
 bool ChunkHistory::read_as_others(const Box& region, TaskNumber task, Edges& predecessors, Past& past) {
     for (SharedRead& s : many_->shared) {
-        if (s.writers == 0 || !equal(s.region, region, rank_)) continue;
+        if (s.writers == 0 || !boxes::equal(s.region, region, rank_)) continue;
         come_after(s.writers, true, predecessors, past);
         if (!s.readers.empty() && s.readers.back() == task) return true;
         if (s.readers.size() >= max_readers) make_fewer_shared_readers(s, past);
@@ -269,7 +270,7 @@ void ChunkHistory::share_read(const Box& region, TaskNumber task, std::size_t nu
     predecessors.resize(num_before);
     add_predecessor(predecessors, joined, true);
     Vector<SharedRead>& shared = many_->shared;
-    const auto is_same = [&](const SharedRead& s) { return equal(s.region, region, rank_); };
+    const auto is_same = [&](const SharedRead& s) { return boxes::equal(s.region, region, rank_); };
     auto at = std::find_if(shared.begin(), shared.end(), is_same);
     if (at == shared.end()) {
         if (shared.size() == max_shared) {
@@ -298,11 +299,11 @@ template<typename Edges>
 void ChunkHistory::come_after_shared_readers(const Box& region, TaskNumber task, Edges& predecessors,
                                              const Past& past) {
     std::erase_if(many_->shared, [&](SharedRead& s) {
-        if (!overlaps(s.region, region, rank_)) return false;
+        if (!boxes::overlaps(s.region, region, rank_)) return false;
         s.writers = 0;
         for (const TaskNumber reader : s.readers)
             if (reader != task) come_after(reader, false, predecessors, past);
-        return contains(region, s.region, rank_);
+        return boxes::contains(region, s.region, rank_);
     });
 }
 
@@ -338,7 +339,7 @@ template<typename Edges>
 void ChunkHistory::write(const Box& region, TaskNumber task, bool keeps_content, Edges& predecessors,
                          const Past& past) {
     Uses* same = nullptr;
-    if (segments_.size() == 1 && contains(region, segments_.front().box, rank_)) {
+    if (segments_.size() == 1 && boxes::contains(region, segments_.front().box, rank_)) {
         segments_.front().box = region;
         same = &segments_.front().value;
     } else {
@@ -360,7 +361,7 @@ ChunkHistory::Uses* ChunkHistory::write_among(const Box& region, TaskNumber task
     UsesInTree* in_tree = nullptr;
     each_that_meets(region, [&](auto& s) {
         ++met;
-        if (!equal(s.box, region, rank_)) return;
+        if (!boxes::equal(s.box, region, rank_)) return;
         if constexpr (std::is_same_v<std::remove_reference_t<decltype(s)>, Segment>)
             of_few = &s.value;
         else

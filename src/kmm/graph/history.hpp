@@ -43,7 +43,7 @@ class Past {
 class ChunkHistory {
   public:
     /// Of a chunk of an array of this rank: axes beyond it are not looked at.
-    explicit ChunkHistory(std::size_t rank = max_rank) noexcept : rank_(rank) {}
+    explicit ChunkHistory(std::size_t rank = boxes::max_rank) noexcept : rank_(rank) {}
     /// Whether anything of the chunk was ever written.
     bool any_content() const noexcept { return !segments_.empty() || many_; }
     /// Whether every element of `region` was written; if not, `*missing` is a region that was not.
@@ -97,7 +97,7 @@ class ChunkHistory {
     struct Many {
         explicit Many(std::size_t rank) noexcept : tree(rank) {}
         /// Everything in `bounds` was written.
-        bool is_whole() const noexcept { return written_volume == volume(bounds); }
+        bool is_whole() const noexcept { return written_volume == boxes::volume(bounds); }
 
         Tree tree;
         NumberLists readers;

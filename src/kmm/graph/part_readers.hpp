@@ -9,11 +9,13 @@
 #include <limits>
 #include <utility>
 
-#include "kmm/graph/box.hpp"
+#include "kmm/boxes/box.hpp"
 #include "kmm/graph/host_reserve.hpp"
 #include "kmm/graph/task_number.hpp"
 
 namespace kmm::graph {
+
+using boxes::Box;
 
 /// A short list, oldest first; a box takes 8 bytes for each axis, or 16 where some side is 2^31 or more elements away
 /// from the first box's begin. Every call costs O(readers).
@@ -41,7 +43,7 @@ class PartReaders {
     }
     /// Whether the last entry is this task's, and contains the box.
     bool was_read_last_by(const Box& box, TaskNumber task) const noexcept {
-        return size() != 0 && task_of(size() - 1) == task && contains(box_of(size() - 1), box, rank_);
+        return size() != 0 && task_of(size() - 1) == task && boxes::contains(box_of(size() - 1), box, rank_);
     }
     /// Calls `f(task, box)` for each.
     template<typename F> void each(F&& f) const {
@@ -67,12 +69,12 @@ class PartReaders {
         std::size_t kept = 0;
         for (std::size_t i = 0; i < size(); ++i) {
             const Box box = box_of(i);
-            if (overlaps(box, region, rank_)) {
+            if (boxes::overlaps(box, region, rank_)) {
                 f(task_of(i));
-                if (contains(region, box, rank_)) continue;
+                if (boxes::contains(region, box, rank_)) continue;
                 std::size_t pieces = 0;
                 Box left;
-                subtract(box, region, [&](const Box& piece) { left = piece, ++pieces; });
+                boxes::subtract(box, region, [&](const Box& piece) { left = piece, ++pieces; });
                 if (pieces == 1) put(i, left, task_of(i));
             }
             move(i, kept++);

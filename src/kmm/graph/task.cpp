@@ -2,21 +2,9 @@
 
 #include <algorithm>
 
-#include "driver/format.hpp"
-#include "kmm/graph/box.hpp"
-
 namespace kmm::graph {
 
-std::string to_text(const Box& box, std::size_t rank) {
-    std::string text = "{";
-    for (std::size_t k = 0; k < rank; ++k) {
-        if (k != 0) text += ", ";
-        text += driver::format("{}...{}", box.begin[k], box.end[k]);
-    }
-    return text + "}";
-}
-
-void BoxTransfer::set_shape(std::size_t rank, const Box& source_chunk, const Box& destination_chunk,
+void BoxTransfer::set_shape(std::size_t rank, const detail::Box& source_chunk, const detail::Box& destination_chunk,
                             std::size_t element_bytes) noexcept {
     const auto element = static_cast<std::int64_t>(element_bytes);
     std::int64_t from_step = element, to_step = element, run = element, from = 0, to = 0;

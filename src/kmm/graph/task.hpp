@@ -14,10 +14,10 @@
 
 #include "driver/driver.hpp"
 #include "driver/locks.hpp"
+#include "kmm/base/memory_index.hpp"
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/graph/across.hpp"
 #include "kmm/graph/list.hpp"
-#include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/submit_info.hpp"
 #include "kmm/graph/task_number.hpp"

@@ -6,8 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kmm/base/memory_index.hpp"
 #include "kmm/detail/runtime_core.hpp"
-#include "kmm/graph/memory_index.hpp"
+#include "kmm/plan/submit_plan.hpp"
 
 namespace kmm::memory {
 struct Chunk;
@@ -15,19 +16,8 @@ struct Chunk;
 
 namespace kmm::graph {
 
-/// What a task does with the content of a chunk.
-struct ContentNeeds {
-    bool needs_content : 1 = false;  ///< it must be there before the task runs
-    bool writes : 1 = false;         ///< some of it
-    bool replaces : 1 = false;       ///< all of it; the task comes after all earlier users
-
-    friend bool operator==(const ContentNeeds&, const ContentNeeds&) = default;
-    /// A full overwrite: the new content does not depend on the old.
-    bool owes_nothing() const noexcept { return writes && replaces && !needs_content; }
-};
-
 /// One chunk that a task uses. The uses of a task name distinct chunks.
-struct Use : ContentNeeds {
+struct Use : plan::ContentNeeds {
     /// What the task does with the chunk. Constant once the task is committed.
     enum class Role : std::uint8_t {
         chunk,   ///< it works on the chunk

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "driver/locks.hpp"
-#include "kmm/graph/box.hpp"
-#include "kmm/graph/memory_index.hpp"
+#include "kmm/base/memory_index.hpp"
+#include "kmm/boxes/box.hpp"
 #include "kmm/graph/paged_records.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/demands.hpp"
@@ -57,7 +57,7 @@ struct Chunk {
         : owner(&of), index(number), size_bytes(size), alignment_log2(log2_of(aligned_to) & 0xff), made_at(0) {}
 
     /// Where its elements are, in the indices of the array. O(rank).
-    graph::Box box() const noexcept;
+    boxes::Box box() const noexcept;
     Array* array() const noexcept;  ///< null: a temporary's
 
     /// The host alone holds the content, and only what tasks will still read of it. O(replicas).
@@ -68,12 +68,9 @@ struct Chunk {
     void set_evicted_from(MemoryIndex m, bool was) noexcept {
         evicted_from = was ? evicted_from | bit_of(m) : evicted_from & ~bit_of(m);
     }
-    /// Memory that a replica takes: from any address of a heap an aligned one is not further away than the difference.
     std::size_t alignment() const noexcept { return std::size_t{1} << alignment_log2; }
+    /// Memory that a replica takes.
     std::size_t block_bytes() const noexcept { return block_bytes_of(size_bytes, alignment()); }
-    static std::size_t block_bytes_of(std::size_t size_bytes, std::size_t alignment) noexcept {
-        return size_bytes == 0 ? 0 : size_bytes + (alignment - heap_alignment);
-    }
     std::uintptr_t first_aligned(std::uintptr_t address) const noexcept {
         return (address + alignment() - 1) & ~(std::uintptr_t{alignment()} - 1);
     }
@@ -148,7 +145,7 @@ struct Owner {
     void share_name(const Owner& other) { set_name(other.shared_name()); }
     std::size_t num_chunks() const noexcept;
     /// Of a chunk, whether it has a record or not; in the indices of the array. O(rank).
-    graph::Box box(std::size_t chunk) const noexcept;
+    boxes::Box box(std::size_t chunk) const noexcept;
     /// Likewise in elements for each axis: chunks are packed, row-major.
     void set_strides(std::size_t chunk, std::int64_t* strides) const noexcept;
     /// The record of a chunk, made if there is none. Under the order lock. Throws std::bad_alloc, with nothing changed.
@@ -189,9 +186,7 @@ struct Array : Owner {
     // ---- any thread
     std::size_t chunk_bytes(std::size_t chunk) const noexcept { return layout->num_elements(chunk) * element_bytes; }
     /// What a replica takes: as the chunk's record says, whether there is one or not.
-    std::size_t block_bytes(std::size_t chunk) const noexcept {
-        return Chunk::block_bytes_of(chunk_bytes(chunk), alignment);
-    }
+    std::size_t block_bytes(std::size_t chunk) const noexcept { return block_bytes_of(chunk_bytes(chunk), alignment); }
 
     graph::PagedRecords<Chunk> chunks;           ///< by index; any thread finds those that exist
     std::shared_ptr<const plan::Layout> layout;  // constant
@@ -215,9 +210,9 @@ struct Array : Owner {
 /// like any other, and is freed after the last task that uses it.
 struct Temporary : Owner {
     /// `pieces`, at least 1: how many chunks the region meets.
-    Temporary(const graph::Box& box, std::size_t axes, std::size_t bytes_of_element, std::size_t aligned_to,
+    Temporary(const boxes::Box& box, std::size_t axes, std::size_t bytes_of_element, std::size_t aligned_to,
               std::uint32_t pieces) noexcept
-        : region(box), chunk(*this, 0, static_cast<std::size_t>(graph::volume(box)) * bytes_of_element, aligned_to) {
+        : region(box), chunk(*this, 0, static_cast<std::size_t>(boxes::volume(box)) * bytes_of_element, aligned_to) {
         rank = axes;
         element_bytes = static_cast<std::uint32_t>(bytes_of_element);
         alignment = aligned_to;
@@ -225,7 +220,7 @@ struct Temporary : Owner {
         released = true;
     }
 
-    const graph::Box region;
+    const boxes::Box region;
     Chunk chunk;
 };
 
@@ -233,20 +228,20 @@ inline Array* Owner::as_array() noexcept { return is_temporary() ? nullptr : sta
 
 inline Array* Chunk::array() const noexcept { return owner->as_array(); }
 
-inline graph::Box Chunk::box() const noexcept { return owner->box(index); }
+inline boxes::Box Chunk::box() const noexcept { return owner->box(index); }
 
 inline std::size_t Owner::num_chunks() const noexcept {
     return is_temporary() ? 1 : static_cast<const Array&>(*this).layout->num_chunks();
 }
 
-inline graph::Box Owner::box(std::size_t chunk) const noexcept {
+inline boxes::Box Owner::box(std::size_t chunk) const noexcept {
     return is_temporary() ? static_cast<const Temporary&>(*this).region
                           : static_cast<const Array&>(*this).layout->box(chunk);
 }
 
 inline void Owner::set_strides(std::size_t chunk, std::int64_t* strides) const noexcept {
     if (is_temporary())
-        graph::row_major_strides(static_cast<const Temporary&>(*this).region, strides, rank);
+        boxes::row_major_strides(static_cast<const Temporary&>(*this).region, strides, rank);
     else
         static_cast<const Array&>(*this).layout->set_strides(chunk, strides);
 }

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "kmm/base/memory_index.hpp"
 #include "kmm/graph/host_reserve.hpp"
-#include "kmm/graph/memory_index.hpp"
 #include "kmm/memory/planned_uses.hpp"
 #include "kmm/memory/ready_uses.hpp"
 #include "kmm/memory/record_slabs.hpp"

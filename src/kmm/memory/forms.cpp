@@ -363,7 +363,7 @@ void Forms::fetch_ghosts(Task& task, const Across& across) {
         if (!across.is_ghost(i) || holds_part(c, m, across)) continue;
         const MemoryIndex from = residents_.source_for(c, m);
         if (from == m) continue;  // as in `fetch`
-        const graph::Box box = box_to_fetch(c, part_of(across, c));
+        const boxes::Box box = box_to_fetch(c, part_of(across, c));
         Replica& s = c.replicas.at(from);
         Replica& d = c.replicas.at(m);
         // Beside other parts it comes after what these came after, and those who read them go on.

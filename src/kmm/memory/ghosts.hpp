@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kmm/graph/box.hpp"
+#include "kmm/boxes/box.hpp"
 #include "kmm/memory/chunk.hpp"
 
 namespace kmm::memory {
@@ -21,22 +21,22 @@ struct Ghosts {
     /// Two neighbours read an edge each of a chunk in a stack. A further part replaces the oldest one.
     static constexpr std::size_t most = 4;
 
-    std::array<graph::Box, most> boxes;
+    std::array<boxes::Box, most> boxes;
     std::uint32_t num_boxes = 0;
     std::uint32_t oldest = 0;
     Ghosts* next = nullptr;   ///< of the chunk; or the next free record
     std::uint16_t order = 0;  ///< of the memory: Replica::order
     std::uint16_t place_in_slab = 0;
 
-    bool hold(const graph::Box& box) const noexcept {
+    bool hold(const boxes::Box& box) const noexcept {
         return std::any_of(boxes.begin(), boxes.begin() + num_boxes,
-                           [&](const auto& held) { return graph::contains(held, box); });
+                           [&](const auto& held) { return boxes::contains(held, box); });
     }
-    bool overlap(const graph::Box& box) const noexcept {
+    bool overlap(const boxes::Box& box) const noexcept {
         return std::any_of(boxes.begin(), boxes.begin() + num_boxes,
-                           [&](const auto& held) { return graph::overlaps(held, box); });
+                           [&](const auto& held) { return boxes::overlaps(held, box); });
     }
-    void add(const graph::Box& box) noexcept {
+    void add(const boxes::Box& box) noexcept {
         if (num_boxes < most) {
             boxes[num_boxes++] = box;
         } else {

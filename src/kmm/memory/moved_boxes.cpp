@@ -2,8 +2,8 @@
 
 namespace kmm::memory {
 
-graph::BoxTransfer box_in(const Chunk& chunk, const graph::Box& box) noexcept {
-    const graph::Box whole = chunk.box();
+graph::BoxTransfer box_in(const Chunk& chunk, const boxes::Box& box) noexcept {
+    const boxes::Box whole = chunk.box();
     graph::BoxTransfer made;
     made.box = box;
     made.set_shape(chunk.owner->rank, whole, whole, chunk.owner->element_bytes);
@@ -13,11 +13,11 @@ graph::BoxTransfer box_in(const Chunk& chunk, const graph::Box& box) noexcept {
 graph::BoxTransfer MovedBoxes::operator[](std::size_t i) const noexcept {
     const Chunk& from = *source(i).chunk;
     const Chunk& to = *destination().chunk;
-    const graph::Box from_box = from.box(), to_box = to.box();
+    const boxes::Box from_box = from.box(), to_box = to.box();
     graph::BoxTransfer made;
     made.source = source_index(i);
     made.destination = destination_index();
-    made.box = graph::intersection(from_box, across_ != nullptr ? across_->region : to_box);
+    made.box = boxes::intersection(from_box, across_ != nullptr ? across_->region : to_box);
     made.set_shape(from.owner->rank, from_box, to_box, from.owner->element_bytes);
     return made;
 }

@@ -10,14 +10,14 @@
 namespace kmm::memory {
 
 /// The part of the region that lies in the chunk, in the array's indices.
-inline graph::Box part_of(const graph::Across& across, const Chunk& chunk) noexcept {
-    return graph::intersection(across.region, chunk.box());
+inline boxes::Box part_of(const graph::Across& across, const Chunk& chunk) noexcept {
+    return boxes::intersection(across.region, chunk.box());
 }
 inline std::size_t part_bytes(const graph::Across& across, const Chunk& chunk) noexcept {
-    return static_cast<std::size_t>(graph::volume(part_of(across, chunk))) * chunk.owner->element_bytes;
+    return static_cast<std::size_t>(boxes::volume(part_of(across, chunk))) * chunk.owner->element_bytes;
 }
 /// The box, which lies in the chunk, between two replicas of that.
-graph::BoxTransfer box_in(const Chunk& chunk, const graph::Box& box) noexcept;
+graph::BoxTransfer box_in(const Chunk& chunk, const boxes::Box& box) noexcept;
 
 /// One box for each source. O(rank) for each that is asked for.
 class MovedBoxes {

@@ -7,12 +7,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "kmm/base/block_bytes.hpp"
 #include "kmm/graph/position.hpp"
 
 namespace kmm::memory {
-
-/// Addresses of blocks are multiples of this, and sizes are rounded up to it.
-inline constexpr std::size_t heap_alignment = 256;
 
 struct MemoryCounters {
     std::size_t limit_bytes = 0;

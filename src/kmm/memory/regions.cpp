@@ -102,15 +102,15 @@ bool lacks_part(const Task& task, const Use& part) noexcept {
     return !holds_part(*part.chunk, task.memory, region_of(task, part));
 }
 
-graph::Box box_to_fetch(const Chunk& chunk, const graph::Box& part) noexcept {
-    graph::Box rows = chunk.box();
+boxes::Box box_to_fetch(const Chunk& chunk, const boxes::Box& part) noexcept {
+    boxes::Box rows = chunk.box();
     rows.begin[0] = part.begin[0];
     rows.end[0] = part.end[0];
-    const std::size_t bytes = static_cast<std::size_t>(graph::volume(rows)) * chunk.owner->element_bytes;
+    const std::size_t bytes = static_cast<std::size_t>(boxes::volume(rows)) * chunk.owner->element_bytes;
     return 2 * bytes < chunk.size_bytes ? rows : part;
 }
 
-bool comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box& box) noexcept {
+bool comes_beside(const Chunk& chunk, MemoryIndex m, const boxes::Box& box) noexcept {
     const Replica& r = chunk.replicas[m];
     return r.has_ghosts() && r.version == chunk.version && !Ghosts::of(r).overlap(box);
 }

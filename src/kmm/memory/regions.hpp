@@ -45,9 +45,9 @@ bool holds_part(const Chunk& chunk, MemoryIndex m, const graph::Across& across) 
 bool lacks_part(const graph::Task& task, const graph::Use& part) noexcept;
 /// What is copied for a part. Of a chunk of a stack: whole rows, if these are little too. They are one piece of memory,
 /// and other tasks at the same border find what they read.
-graph::Box box_to_fetch(const Chunk& chunk, const graph::Box& part) noexcept;
+boxes::Box box_to_fetch(const Chunk& chunk, const boxes::Box& part) noexcept;
 /// Whether the box can be copied into `m` without waiting for readers of the parts that are there.
-bool comes_beside(const Chunk& chunk, MemoryIndex m, const graph::Box& box) noexcept;
+bool comes_beside(const Chunk& chunk, MemoryIndex m, const boxes::Box& box) noexcept;
 /// Whether what is copied for the use of a part comes so. O(parts).
 bool part_comes_beside(const graph::Task& task, const graph::Use& part) noexcept;
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kmm/graph/memory_index.hpp"
+#include "kmm/base/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task.hpp"
 #include "kmm/memory/placement.hpp"

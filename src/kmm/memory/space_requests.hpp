@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "kmm/graph/memory_index.hpp"
+#include "kmm/base/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 
 namespace kmm::memory {

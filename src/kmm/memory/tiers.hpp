@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "kmm/graph/memory_index.hpp"
+#include "kmm/base/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 
 namespace kmm::memory {

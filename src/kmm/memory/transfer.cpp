@@ -63,7 +63,7 @@ BoxMove move_of(const graph::BoxTransfer& box, const void* source, void* destina
     return move;
 }
 
-Transfer ghost_transfer(Chunk& chunk, const graph::Box& box, const Replica& from, const Replica& to, graph::Task& task,
+Transfer ghost_transfer(Chunk& chunk, const boxes::Box& box, const Replica& from, const Replica& to, graph::Task& task,
                         Boxes& boxes) {
     Transfer t = between_replicas(Transfer::What::ghost, chunk, from, to);
     const graph::BoxTransfer moved = box_in(chunk, box);

@@ -69,7 +69,7 @@ inline Transfer chunk_transfer(Chunk& chunk, MemoryIndex from, MemoryIndex to, s
 // Transfers of boxes point to `boxes`, which these calls overwrite. All throw std::bad_alloc.
 
 /// A box of the chunk, between two of its replicas.
-Transfer ghost_transfer(Chunk& chunk, const graph::Box& box, const Replica& from, const Replica& to, graph::Task& task,
+Transfer ghost_transfer(Chunk& chunk, const boxes::Box& box, const Replica& from, const Replica& to, graph::Task& task,
                         Boxes& boxes);
 /// What these tasks read of the chunk, each box once, between two of its replicas. O(boxes^2), and there are few.
 Transfer parts_transfer(Chunk& chunk, const Replica& from, const Replica& to,

@@ -22,7 +22,7 @@ std::size_t rank_of(const std::vector<ChunkGeometry>& chunks) {
     return rank;
 }
 
-graph::BoxIndex index_of(std::size_t rank, const std::vector<ChunkGeometry>& chunks) {
+boxes::BoxIndex index_of(std::size_t rank, const std::vector<ChunkGeometry>& chunks) {
     return {rank, chunks.size(), [&](std::size_t i) -> const Box& { return chunks[i].box; }};
 }
 
@@ -40,7 +40,7 @@ using Positions = std::vector<std::size_t>;
 
 std::int64_t covered_elements(const Box& box, const std::vector<ChunkGeometry>& chunks, const Positions& some) {
     std::int64_t covered = 0;
-    for (const std::size_t i : some) covered += graph::volume(graph::intersection(chunks[i].box, box));
+    for (const std::size_t i : some) covered += boxes::volume(boxes::intersection(chunks[i].box, box));
     return covered;
 }
 
@@ -68,9 +68,9 @@ bool narrow(const std::vector<ChunkGeometry>& chunks, Box& open, Positions& insi
     if (fewest == static_cast<std::size_t>(-1)) return false;
     Box low = open, high = open;
     low.end[axis] = high.begin[axis] = cut;
-    open = covered_elements(low, chunks, inside) < graph::volume(low) ? low : high;
+    open = covered_elements(low, chunks, inside) < boxes::volume(low) ? low : high;
     inside.erase(std::remove_if(inside.begin(), inside.end(),
-                                [&](std::size_t i) { return !graph::overlaps(chunks[i].box, open); }),
+                                [&](std::size_t i) { return !boxes::overlaps(chunks[i].box, open); }),
                  inside.end());
     return true;
 }
@@ -174,7 +174,7 @@ Place Layout::locate_in_list(const Box& region) const noexcept {
         place.is_whole = place.is_whole && region.end[k] - region.begin[k] == extent;
     }
     place.offset = static_cast<std::size_t>(offset);
-    place.chunk_elements = static_cast<std::size_t>(graph::volume(box));
+    place.chunk_elements = static_cast<std::size_t>(boxes::volume(box));
     return place;
 }
 
@@ -231,8 +231,8 @@ bool Layout::may_be_read_in_place(const Box& region) const noexcept {
     if (!is_stack()) return false;
     Box rows = region;
     for (std::size_t k = 1; k < rank_; ++k) rows.begin[k] = array_.begin[k], rows.end[k] = array_.end[k];
-    const std::int64_t of_region = graph::volume(region, rank_);
-    return graph::volume(rows, rank_) - of_region <= of_region / largest_part_left_out;
+    const std::int64_t of_region = boxes::volume(region, rank_);
+    return boxes::volume(rows, rank_) - of_region <= of_region / largest_part_left_out;
 }
 
 std::vector<ChunkGeometry> Layout::list() const {
@@ -277,7 +277,7 @@ void Layout::find_all(const Box& region, std::vector<std::size_t>& found) const 
     }
     found.resize(static_cast<std::size_t>(before));
     for (std::size_t i = 0; i < chunks_.size(); ++i)
-        if (graph::overlaps(chunks_[i].box, region, rank_)) found.push_back(i);
+        if (boxes::overlaps(chunks_[i].box, region, rank_)) found.push_back(i);
 }
 
 bool Layout::is_stack() const noexcept {
@@ -294,7 +294,7 @@ std::string Layout::chunks_text() const {
 bool Layout::find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks, Box* gap) {
     Positions inside(chunks.size());
     for (std::size_t i = 0; i < chunks.size(); ++i) inside[i] = i;
-    if (covered_elements(array, chunks, inside) >= graph::volume(array)) return false;
+    if (covered_elements(array, chunks, inside) >= boxes::volume(array)) return false;
     Box part = array;
     constexpr std::size_t most = 4 * few;
     while (inside.size() > most && narrow(chunks, part, inside)) {}
@@ -303,8 +303,8 @@ bool Layout::find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks
     for (const std::size_t i : inside) {
         std::vector<Box> next;
         for (const Box& b : open) {
-            if (graph::overlaps(b, chunks[i].box))
-                graph::subtract(b, chunks[i].box, [&](const Box& piece) { next.push_back(piece); });
+            if (boxes::overlaps(b, chunks[i].box))
+                boxes::subtract(b, chunks[i].box, [&](const Box& piece) { next.push_back(piece); });
             else
                 next.push_back(b);
         }
@@ -324,7 +324,7 @@ bool Layout::find_overlap(const std::vector<ChunkGeometry>& chunks, std::size_t*
     }
     for (std::size_t i = 0; i < chunks.size(); ++i) {
         for (std::size_t j = i + 1; j < chunks.size(); ++j) {
-            if (!graph::overlaps(chunks[i].box, chunks[j].box)) continue;
+            if (!boxes::overlaps(chunks[i].box, chunks[j].box)) continue;
             *first = i;
             *second = j;
             return true;

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "kmm/graph/box.hpp"
-#include "kmm/graph/box_index.hpp"
+#include "kmm/boxes/box.hpp"
+#include "kmm/boxes/box_index.hpp"
 #include "kmm/plan/chunk_homes.hpp"
 
 namespace kmm::plan {
@@ -39,7 +39,7 @@ class Layout {
 
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
     /// The chunk that contains all of `region`, or `none` if it crosses chunks. O(1) for regular grids, else as
-    /// `graph::BoxIndex`: O(log(chunks)) where few chunks lie across a cut.
+    /// `boxes::BoxIndex`: O(log(chunks)) where few chunks lie across a cut.
     std::size_t find(const Box& region) const noexcept { return locate(region).chunk; }
     /// As `find`, with the region's place in the chunk.
     Place locate(const Box& region) const noexcept {
@@ -54,7 +54,7 @@ class Layout {
     /// O(chunks) tells; naming a gap takes O(chunks x log(chunks)) where few of them lie across a cut.
     static bool find_gap(const Box& array, const std::vector<ChunkGeometry>& chunks, Box* gap);
     /// Two chunks that share elements, the lower position first; false if there are none. O(chunks) for regular grids,
-    /// else as `graph::BoxIndex::find_overlap`.
+    /// else as `boxes::BoxIndex::find_overlap`.
     static bool find_overlap(const std::vector<ChunkGeometry>& chunks, std::size_t* first, std::size_t* second);
     /// As above, for the chunks of this layout. A grid has neither overlaps nor gaps.
     bool find_overlap(std::size_t* first, std::size_t* second) const {
@@ -124,7 +124,7 @@ class Layout {
     ChunkHomes homes_;
     // Else:
     std::vector<ChunkGeometry> chunks_;
-    graph::BoxIndex index_;
+    boxes::BoxIndex index_;
 };
 
 template<typename F> std::size_t Layout::find_home(F&& is_meant) const {

@@ -8,7 +8,7 @@
 
 #include "kmm/base/text.hpp"
 #include "kmm/memory/moved_boxes.hpp"
-#include "kmm/plan/needs.hpp"
+#include "kmm/plan/submit_plan.hpp"
 #include "kmm/trace/record_file.hpp"
 #include "kmm/trace/trace_file.hpp"
 

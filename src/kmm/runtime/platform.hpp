@@ -11,10 +11,10 @@
 
 #include "driver/driver.hpp"
 #include "driver/fork.hpp"
+#include "kmm/base/memory_index.hpp"
 #include "kmm/core/config.hpp"
 #include "kmm/core/resource.hpp"
 #include "kmm/core/system_info.hpp"
-#include "kmm/graph/memory_index.hpp"
 
 namespace kmm::detail {
 
@@ -50,10 +50,6 @@ class Platform {
     std::size_t piece_bytes(std::uint32_t device) const noexcept { return pieces_[device]; }
     /// `bytes` rounded down to whole pieces of the device's memory; unchanged if less than a piece.
     std::size_t whole_pieces(std::uint32_t device, std::size_t bytes) const noexcept;
-    /// Bytes that a block for `bytes` takes.
-    static std::size_t rounded(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
-    /// The sum, or the largest number where it does not fit: of sizes that are compared with a limit.
-    static std::size_t sum_bytes(std::size_t a, std::size_t b) noexcept { return a + b < a ? SIZE_MAX : a + b; }
 
     std::string place_text(const ResourceId& where) const;  ///< "GPU 1", "virtual GPU 1", "the host"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "kmm/base/memory_index.hpp"
 #include "kmm/detail/runtime_core.hpp"
-#include "kmm/graph/memory_index.hpp"
 #include "kmm/graph/position.hpp"
 #include "kmm/graph/task_number.hpp"
 

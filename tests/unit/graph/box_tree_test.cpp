@@ -11,7 +11,7 @@
 
 namespace {
 
-using kmm::graph::Box;
+using kmm::boxes::Box;
 using kmm::graph::BoxTree;
 
 /// A tree and the list that it must agree with.
@@ -24,12 +24,12 @@ class Model {
         std::vector<BoxTree<int>::Entry> taken;
         std::set<int> expected, found;
         for (const auto& [value, box] : boxes_)
-            if (kmm::graph::overlaps(box, region)) expected.insert(value);
+            if (kmm::boxes::overlaps(box, region)) expected.insert(value);
         tree_.cut(
             region,
             [&](const BoxTree<int>::Entry& e) {
                 found.insert(e.value);
-                EXPECT_TRUE(kmm::graph::equal(e.box, boxes_.at(e.value)));
+                EXPECT_TRUE(kmm::boxes::equal(e.box, boxes_.at(e.value)));
                 return e.value % 3 != 0;
             },
             [&](BoxTree<int>::Entry&& e) { taken.push_back(std::move(e)); });
@@ -37,7 +37,7 @@ class Model {
         std::vector<Box> left;
         for (const int value : expected) {
             std::vector<Box> pieces;
-            kmm::graph::subtract(boxes_.at(value), region, [&](const Box& piece) { pieces.push_back(piece); });
+            kmm::boxes::subtract(boxes_.at(value), region, [&](const Box& piece) { pieces.push_back(piece); });
             const bool is_taken =
                 std::any_of(taken.begin(), taken.end(), [&](const auto& e) { return e.value == value; });
             EXPECT_EQ(is_taken, pieces.size() != 1 || value % 3 == 0);
@@ -57,31 +57,31 @@ class Model {
         tree_.take(region, [&](BoxTree<int>::Entry&& e) { taken.push_back(std::move(e)); });
         std::set<int> expected;
         for (const auto& [value, box] : boxes_)
-            if (kmm::graph::overlaps(box, region)) expected.insert(value);
+            if (kmm::boxes::overlaps(box, region)) expected.insert(value);
         std::set<int> found;
         for (const auto& e : taken) {
             found.insert(e.value);
-            EXPECT_TRUE(kmm::graph::equal(e.box, boxes_.at(e.value)));
+            EXPECT_TRUE(kmm::boxes::equal(e.box, boxes_.at(e.value)));
             boxes_.erase(e.value);
         }
         EXPECT_EQ(found, expected);
-        for (const auto& e : taken) kmm::graph::subtract(e.box, region, [&](const Box& piece) { add(piece); });
+        for (const auto& e : taken) kmm::boxes::subtract(e.box, region, [&](const Box& piece) { add(piece); });
         add(region);
     }
     void remove(const Box& region) {
         std::size_t count = 0;
         tree_.take(region, [&](BoxTree<int>::Entry&& e) { count += boxes_.erase(e.value); });
-        for (const auto& [value, box] : boxes_) EXPECT_FALSE(kmm::graph::overlaps(box, region)) << value;
+        for (const auto& [value, box] : boxes_) EXPECT_FALSE(kmm::boxes::overlaps(box, region)) << value;
         EXPECT_EQ(tree_.size(), boxes_.size()) << count << " were taken out";
     }
     void expect_agreement(const Box& region) const {
         std::set<int> found, expected;
         tree_.each_that_meets(region, [&](const BoxTree<int>::Entry& e) {
             EXPECT_TRUE(found.insert(e.value).second) << "once";
-            EXPECT_TRUE(kmm::graph::equal(e.box, boxes_.at(e.value)));
+            EXPECT_TRUE(kmm::boxes::equal(e.box, boxes_.at(e.value)));
         });
         for (const auto& [value, box] : boxes_)
-            if (kmm::graph::overlaps(box, region)) expected.insert(value);
+            if (kmm::boxes::overlaps(box, region)) expected.insert(value);
         EXPECT_EQ(found, expected);
         std::size_t count = 0;
         tree_.each([&](const BoxTree<int>::Entry&) { ++count; });

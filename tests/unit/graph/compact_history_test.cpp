@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "boxes.hpp"
+#include "../boxes/boxes.hpp"
 #include "kmm/graph/compact_history.hpp"
 
 namespace {
 
-using kmm::graph::Box;
+using kmm::boxes::Box;
 using kmm::graph::ChunkHistory;
 using kmm::graph::CompactHistory;
 using kmm::graph::Predecessor;
@@ -152,11 +152,11 @@ TEST(CompactHistory, has_the_edges_of_the_history_that_knows_parts) {
             if (pick(0, 9) < writes_in_ten || !expected.covers(region, &other)) {
                 const bool keeps = pick(0, 1) == 0;
                 expected.write(region, task, keeps, edges, joins);
-                compact.write(region, kmm::graph::equal(region, whole()), whole, task, keeps, compact_edges,
+                compact.write(region, kmm::boxes::equal(region, whole()), whole, task, keeps, compact_edges,
                               compact_joins);
             } else {
                 expected.read(region, task, edges, joins);
-                compact.read(region, kmm::graph::equal(region, whole()), whole, task, compact_edges, compact_joins);
+                compact.read(region, kmm::boxes::equal(region, whole()), whole, task, compact_edges, compact_joins);
             }
             ASSERT_EQ(plain(compact_edges), plain(edges)) << "seed " << seed << ", task " << task;
             ASSERT_EQ(compact_joins.members, joins.members);

@@ -7,13 +7,13 @@
 #include <random>
 #include <set>
 
+#include "../boxes/boxes.hpp"
 #include "blocks_freed.hpp"
-#include "boxes.hpp"
 #include "kmm/graph/history.hpp"
 
 namespace {
 
-using kmm::graph::Box;
+using kmm::boxes::Box;
 using kmm::graph::ChunkHistory;
 using kmm::graph::Past;
 using kmm::graph::Predecessor;
@@ -203,9 +203,9 @@ TEST(History, what_was_never_written_among_very_many_parts_is_found) {
     const Box all = box(0, 2 * rows, 0, 2 * columns);
     Box missing, all_of_it;
     EXPECT_FALSE(h.covers(all, &missing));
-    EXPECT_TRUE(kmm::graph::contains(all, missing));
+    EXPECT_TRUE(kmm::boxes::contains(all, missing));
     EXPECT_FALSE(h.covers(missing, &all_of_it));
-    EXPECT_TRUE(kmm::graph::equal(missing, all_of_it)) << "nothing of it was written";
+    EXPECT_TRUE(kmm::boxes::equal(missing, all_of_it)) << "nothing of it was written";
 }
 
 /// Edges, those of joins included, of n tasks that read what as many have written in parts, and then of as many that
@@ -554,7 +554,7 @@ TEST(History, random_boxes_have_exactly_the_predecessors_of_their_elements) {
                     << "seed " << seed << " step " << step;
                 num_orders += got.size();
                 num_needless += static_cast<std::size_t>(std::count_if(got.begin(), got.end(), [&](TaskNumber t) {
-                    return needed.count(t) == 0 && !kmm::graph::overlaps(regions_read[t], b);
+                    return needed.count(t) == 0 && !kmm::boxes::overlaps(regions_read[t], b);
                 }));
                 for (const Predecessor& q : p)
                     ASSERT_TRUE(!q.data || writers.count(q.number) != 0) << "seed " << seed << " step " << step;

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "cuts.hpp"
+#include "../boxes/cuts.hpp"
 #include "host_allocations.hpp"
 #include "kmm/graph/paged_records.hpp"
 

@@ -8,12 +8,12 @@
 
 namespace {
 
-using kmm::graph::Box;
-using kmm::graph::contains;
-using kmm::graph::equal;
-using kmm::graph::overlaps;
+using kmm::boxes::Box;
+using kmm::boxes::contains;
+using kmm::boxes::equal;
+using kmm::boxes::overlaps;
 using kmm::graph::PartReaders;
-using kmm::graph::subtract;
+using kmm::boxes::subtract;
 using kmm::graph::TaskNumber;
 
 struct Reader {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "../graph/cuts.hpp"
+#include "../boxes/cuts.hpp"
 #include "kmm/core/distribution.hpp"
 #include "kmm/core/system_info.hpp"
 #include "kmm/error.hpp"

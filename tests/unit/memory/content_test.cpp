@@ -43,13 +43,13 @@ class ContentTest : public ::testing::Test {
         c.replicas.insert(r);
         return r;
     }
-    void add_ghosts(Chunk& c, MemoryIndex m, std::uint64_t version, const kmm::graph::Box& box) {
+    void add_ghosts(Chunk& c, MemoryIndex m, std::uint64_t version, const kmm::boxes::Box& box) {
         Ghosts& ghosts = ghosts_.at(num_ghosts_++);
         ghosts.link_to(add(c, m, version));
         ghosts.add(box);
     }
-    static kmm::graph::Box box(std::int64_t begin, std::int64_t end) {
-        kmm::graph::Box b;
+    static kmm::boxes::Box box(std::int64_t begin, std::int64_t end) {
+        kmm::boxes::Box b;
         b.begin[0] = begin;
         b.end[0] = end;
         return b;

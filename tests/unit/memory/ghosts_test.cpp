@@ -47,7 +47,7 @@ TEST_F(GhostsTest, of_a_chunk_that_another_device_has_come_beside_those_that_are
     ASSERT_EQ(script_.ghosts.size(), 1u);
     EXPECT_EQ(script_.ghosts[0].chunk, &a_->chunks[2]);
     EXPECT_TRUE(script_.ghosts[0].from == gpu_1 && script_.ghosts[0].to == gpu);
-    EXPECT_TRUE(kmm::graph::equal(script_.ghosts[0].box, box(2 * unit, 2 * unit + 10)));
+    EXPECT_TRUE(kmm::boxes::equal(script_.ghosts[0].box, box(2 * unit, 2 * unit + 10)));
     EXPECT_TRUE(script_.gathers.empty());
     for (const Script::Copy& copy : script_.copies)
         EXPECT_TRUE(copy.from == gpu && copy.to == gpu) << "chunks move once";

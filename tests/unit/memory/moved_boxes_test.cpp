@@ -11,7 +11,7 @@
 
 namespace {
 
-using kmm::graph::Box;
+using kmm::boxes::Box;
 using kmm::graph::BoxTransfer;
 using kmm::graph::Task;
 using kmm::graph::Use;
@@ -123,7 +123,7 @@ TEST_F(MovedBoxesTest, parts_of_a_region_are_what_it_has_of_each_chunk_whatever_
             add_use(task, *c);
             bytes += kmm::memory::part_bytes(across, *c);
         }
-        EXPECT_EQ(bytes, static_cast<std::size_t>(kmm::graph::volume(region_)) * sizeof(Element));
+        EXPECT_EQ(bytes, static_cast<std::size_t>(kmm::boxes::volume(region_)) * sizeof(Element));
         move(task, MovedBoxes(task, across));
         check_temporary();
     }
@@ -149,7 +149,7 @@ TEST_F(MovedBoxesTest, a_transfer_moves_what_its_first_chunk_has_in_common_with_
             add_use(write_back, *c);
             add_use(write_back, temporary_->chunk);
             move(write_back, MovedBoxes(write_back));
-            const Box part = kmm::graph::intersection(region_, c->box());
+            const Box part = kmm::boxes::intersection(region_, c->box());
             std::map<Element, bool> is_inside;
             each_index(part, [&](Element index) { is_inside[index] = true; });
             for (std::size_t k = 0; k < before.size(); ++k)
@@ -163,11 +163,11 @@ TEST_F(MovedBoxesTest, a_box_in_a_chunk_has_the_same_place_in_each_replica_and_n
     for (int i = 0; i < 300; ++i) {
         make(random);
         for (const Chunk* const c : chunks_) {
-            const Box box = kmm::graph::intersection(region_, c->box());
+            const Box box = kmm::boxes::intersection(region_, c->box());
             const BoxTransfer made = kmm::memory::box_in(*c, box);
             EXPECT_EQ(made.source_offset_bytes, made.destination_offset_bytes);
-            EXPECT_EQ(made.size_bytes(), static_cast<std::size_t>(kmm::graph::volume(box)) * sizeof(Element));
-            if (kmm::graph::equal(box, c->box())) {
+            EXPECT_EQ(made.size_bytes(), static_cast<std::size_t>(kmm::boxes::volume(box)) * sizeof(Element));
+            if (kmm::boxes::equal(box, c->box())) {
                 EXPECT_EQ(made.num_axes, 0u);
             }
             std::vector<Element> moved(content_[c].size(), -1);
@@ -179,7 +179,7 @@ TEST_F(MovedBoxesTest, a_box_in_a_chunk_has_the_same_place_in_each_replica_and_n
                 EXPECT_EQ(moved[k], content_[c][k]);
                 ++count;
             }
-            EXPECT_EQ(count, static_cast<std::size_t>(kmm::graph::volume(box)));
+            EXPECT_EQ(count, static_cast<std::size_t>(kmm::boxes::volume(box)));
         }
     }
 }

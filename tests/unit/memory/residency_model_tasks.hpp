@@ -84,8 +84,8 @@ struct Piece {
     Part part;  ///< of the chunk
 };
 
-inline kmm::graph::Box box_of(std::size_t begin, std::size_t end) {
-    kmm::graph::Box box;
+inline kmm::boxes::Box box_of(std::size_t begin, std::size_t end) {
+    kmm::boxes::Box box;
     box.begin[0] = static_cast<std::int64_t>(begin);
     box.end[0] = static_cast<std::int64_t>(end);
     return box;
@@ -94,7 +94,7 @@ inline kmm::graph::Box box_of(std::size_t begin, std::size_t end) {
 inline std::vector<Piece> pieces_of(const Region& region) {
     std::vector<Piece> pieces;
     for (Chunk& c : region.array->chunks) {
-        const kmm::graph::Box box = region.array->box(c.index);
+        const kmm::boxes::Box box = region.array->box(c.index);
         const auto begin = static_cast<std::size_t>(box.begin[0]), end = static_cast<std::size_t>(box.end[0]);
         if (region.end <= begin || end <= region.begin) continue;
         pieces.push_back({&c, {std::max(region.begin, begin) - begin, std::min(region.end, end) - begin}});

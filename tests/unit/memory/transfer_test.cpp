@@ -15,7 +15,7 @@ namespace {
 
 using namespace kmm::memory;
 using kmm::graph::Across;
-using kmm::graph::Box;
+using kmm::boxes::Box;
 using kmm::graph::ColdPart;
 using kmm::graph::Task;
 using kmm::graph::Use;
@@ -44,7 +44,7 @@ bool contains(const Box& box, std::int64_t x, std::int64_t y) {
     return box.begin[0] <= x && x < box.end[0] && box.begin[1] <= y && y < box.end[1];
 }
 
-std::size_t bytes_of(const Box& box) { return static_cast<std::size_t>(kmm::graph::volume(box)) * sizeof(Element); }
+std::size_t bytes_of(const Box& box) { return static_cast<std::size_t>(kmm::boxes::volume(box)) * sizeof(Element); }
 
 /// An array of 8 x 12 elements in chunks of 4 x 6, with replicas of real memory.
 class TransferTest : public ::testing::Test {

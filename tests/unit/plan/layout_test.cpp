@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "../graph/cuts.hpp"
+#include "../boxes/cuts.hpp"
 #include "kmm/plan/layout.hpp"
 
 namespace {
@@ -76,17 +76,17 @@ TEST(Layout, a_grid_is_the_same_by_its_formula_as_by_the_list_of_its_chunks) {
         std::size_t elements = 0;
         for (std::size_t i = 0; i < chunks.size(); i++) {
             const Box b = formula.box(i);
-            ASSERT_TRUE(kmm::graph::equal(b, list.box(i)));
+            ASSERT_TRUE(kmm::boxes::equal(b, list.box(i)));
             ASSERT_EQ(formula.home(i), list.home(i));
             ASSERT_EQ(formula.home(i), two[i / 2 % 2]);
             ASSERT_EQ(formula.find(b), i);
-            ASSERT_EQ(static_cast<std::int64_t>(formula.num_elements(i)), kmm::graph::volume(b));
+            ASSERT_EQ(static_cast<std::int64_t>(formula.num_elements(i)), kmm::boxes::volume(b));
             elements += formula.num_elements(i);
             std::int64_t strides[kmm::detail::max_rank], step = 1;
             formula.set_strides(i, strides);
             for (std::size_t k = rank; k-- > 0; step *= b.end[k] - b.begin[k]) ASSERT_EQ(strides[k], step);
         }
-        ASSERT_EQ(static_cast<std::int64_t>(elements), kmm::graph::volume(array));
+        ASSERT_EQ(static_cast<std::int64_t>(elements), kmm::boxes::volume(array));
     }
 }
 
@@ -193,7 +193,7 @@ TEST(Layout, gaps_and_overlaps_are_found_by_brute_force_too) {
         ASSERT_EQ(Layout::find_overlap(chunks, &first, &second), any_overlap) << "seed " << seed;
         if (any_overlap) {
             ASSERT_LT(first, second);
-            ASSERT_TRUE(kmm::graph::overlaps(chunks[first].box, chunks[second].box));
+            ASSERT_TRUE(kmm::boxes::overlaps(chunks[first].box, chunks[second].box));
             continue;
         }
         Box gap;
@@ -251,13 +251,13 @@ TEST(Layout, all_chunks_that_a_region_meets_come_in_the_order_of_their_numbers_a
             std::size_t holder = Layout::none;
             for (std::size_t c = 0; c < layout.num_chunks(); c++) {
                 const Box b = layout.box(c);
-                if (!kmm::graph::is_empty(kmm::graph::intersection(b, region))) expected.push_back(c);
-                if (kmm::graph::contains(b, region) && holder == Layout::none) holder = c;
+                if (!kmm::boxes::is_empty(kmm::boxes::intersection(b, region))) expected.push_back(c);
+                if (kmm::boxes::contains(b, region) && holder == Layout::none) holder = c;
             }
             layout.find_all(region, found);
             ASSERT_EQ(found, expected) << "seed " << seed << ", query " << i;
             num_many += found.size() > layout.num_chunks() / 16 + 17;
-            if (!kmm::graph::is_empty(region)) {
+            if (!kmm::boxes::is_empty(region)) {
                 ASSERT_EQ(layout.find(region), holder) << "seed " << seed;
             }
         }
@@ -286,7 +286,7 @@ TEST(Layout, a_hole_in_very_many_chunks_is_named_and_two_that_overlap_are_too) {
             const Box lost = damaged[victim].box;
             damaged.erase(damaged.begin() + static_cast<std::ptrdiff_t>(victim));
             ASSERT_TRUE(Layout::find_gap(cut.array, damaged, &gap));
-            ASSERT_TRUE(kmm::graph::contains(lost, gap) && !kmm::graph::is_empty(gap));
+            ASSERT_TRUE(kmm::boxes::contains(lost, gap) && !kmm::boxes::is_empty(gap));
             // An element of it twice.
             Box corner = lost;
             for (std::size_t k = 0; k < cut.rank; k++) corner.begin[k] = corner.end[k] - 1;

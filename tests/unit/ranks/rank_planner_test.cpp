@@ -129,8 +129,8 @@ TEST(RegionRule, the_inverse_of_a_map_names_exactly_the_tiles_that_use_a_box) {
         const DomainBox places = rule.places_that_use(domain, wanted);
         for (std::size_t i = 0; i < domain.num_chunks(); ++i) {
             const Box region = rule.region(domain.chunk(i));
-            const bool uses = !kmm::graph::is_empty(region, 2) && kmm::graph::overlaps(region, wanted, 2) &&
-                              kmm::graph::overlaps(wanted, array, 2);
+            const bool uses = !kmm::boxes::is_empty(region, 2) && kmm::boxes::overlaps(region, wanted, 2) &&
+                              kmm::boxes::overlaps(wanted, array, 2);
             std::int64_t place[domain_rank];
             domain.place_of(i, place);
             bool is_named = true;
@@ -200,7 +200,7 @@ class Oracle {
         return static_cast<RankNumber>(s.domain.owner(c) / owners_);
     }
     template<typename F> void each_element_of(const Box& region, std::size_t rank, F&& f) const {
-        if (kmm::graph::is_empty(region, rank)) return;
+        if (kmm::boxes::is_empty(region, rank)) return;
         std::vector<std::int64_t> at(region.begin, region.begin + rank);
         for (;;) {
             f(at);
@@ -227,7 +227,7 @@ class Oracle {
         std::size_t num_accesses = 0, num_sourced = 0;
         for (std::size_t a = 0; a < s.accesses.size(); ++a) {
             const RuleAccess& use = s.accesses[a];
-            if (kmm::graph::is_empty(region_of(s, a, c), ranks_[use.array])) continue;
+            if (kmm::boxes::is_empty(region_of(s, a, c), ranks_[use.array])) continue;
             const RankAccess& planned = task.accesses.at(num_accesses++);
             EXPECT_EQ(planned.is_snapshot, use.kind == AccessKind::read && is_written_inside(s, a, c));
             sources.clear();
@@ -276,8 +276,8 @@ class Oracle {
     bool meet(const RuleSubmit& s, std::size_t b, std::size_t c, const Box& region) const {
         const Box other = region_of(s, b, c);
         const std::size_t rank = ranks_[s.accesses[b].array];
-        return !kmm::graph::is_empty(other, rank) && !kmm::graph::is_empty(region, rank) &&
-               kmm::graph::overlaps(other, region, rank);
+        return !kmm::boxes::is_empty(other, rank) && !kmm::boxes::is_empty(region, rank) &&
+               kmm::boxes::overlaps(other, region, rank);
     }
 
     std::uint32_t owners_;

@@ -53,7 +53,7 @@ std::size_t part_of(std::size_t whole, double fraction) {
 std::size_t needed_bytes(const graph::Task& task) {
     std::size_t bytes = 0;
     for (const graph::Use& u : task.uses)
-        if (u.takes_room()) bytes = Platform::sum_bytes(bytes, Platform::rounded(u.chunk->block_bytes()));
+        if (u.takes_room()) bytes = memory::sum_bytes(bytes, memory::rounded(u.chunk->block_bytes()));
     return bytes;
 }
 
@@ -65,15 +65,18 @@ Shortage::Shortage(const ShortageWords& words, const Platform& platform, const g
     for (std::uint32_t i = 0; i < t.uses.size(); ++i) {
         if (!t.uses[i].takes_room()) continue;
         const memory::Chunk& c = *t.uses[i].chunk;
-        const std::size_t bytes = Platform::rounded(c.block_bytes());
-        if (needs.size() < most_needs) {
+        const std::size_t bytes = memory::rounded(c.block_bytes());
+        if (needs.size() < most_needs)
             needs.push_back(
                 {kind_of(t, i), c.owner->name(), c.index, c.box(), c.owner->rank, bytes, c.owner->num_pieces});
-        } else {
-            ++more_needs;
-            more_needs_bytes = Platform::sum_bytes(more_needs_bytes, bytes);
-        }
+        else
+            leave_out(bytes);
     }
+}
+
+void Shortage::leave_out(std::size_t bytes) noexcept {
+    ++more_needs;
+    more_needs_bytes = memory::sum_bytes(more_needs_bytes, bytes);
 }
 
 std::exception_ptr Shortage::words() const {
@@ -262,7 +265,7 @@ std::string ShortageWords::needs_text(const Shortage& s) {
     std::string text;
     for (const Shortage::Need& n : s.needs) {
         if (!text.empty()) text += " | ";
-        const std::string box = graph::to_text(n.box, n.rank);
+        const std::string box = boxes::to_text(n.box, n.rank);
         const std::string size = byte_size_text(n.size_bytes);
         if (n.num_pieces == 0) {
             text += driver::format("{} {} chunk {} {} {}", kind_word(n.kind), n.array, n.chunk, box, size);
@@ -302,8 +305,12 @@ std::string ShortageWords::without_task(const graph::TaskTrace& task, const std:
     return begin < end && begin < text.size() ? text.substr(begin, end - begin) : text;
 }
 
-OutOfMemory ShortageWords::never_fits(const graph::Task& task, std::size_t bytes) const {
-    const Shortage s(*this, platform_, task);
+OutOfMemory ShortageWords::never_fits(const graph::Task& task, std::size_t bytes,
+                                      std::vector<Shortage::Need> needs) const {
+    Shortage s(*this, platform_, task);
+    s.needed_bytes = bytes;
+    for (; needs.size() > Shortage::most_needs; needs.pop_back()) s.leave_out(needs.back().size_bytes);
+    s.needs = std::move(needs);
     return OutOfMemory(s.memory.id(), bytes, 0, platform_.limit_bytes(s.memory), shortage_text(s, true),
                        task.info->location);
 }

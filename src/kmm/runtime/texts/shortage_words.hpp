@@ -29,11 +29,14 @@ class Shortage final : public graph::Unworded {
     std::string as_cause(const std::exception_ptr& words) const override;
     bool is_logged() const noexcept override { return true; }
 
+    /// A need that is counted alone.
+    void leave_out(std::size_t bytes) noexcept;
+
     struct Need {
         graph::AccessKind kind;
         std::string array;
         std::uint32_t chunk;
-        graph::Box box;
+        boxes::Box box;
         std::size_t rank;
         std::size_t size_bytes;    ///< rounded as allocated
         std::uint32_t num_pieces;  ///< of a temporary
@@ -94,8 +97,8 @@ class ShortageWords {
     ShortageWords(const Platform& platform, const FailureWords& failures) noexcept
         : platform_(platform), failures_(failures) {}
 
-    /// What a task lacks that can never run, before it is submitted.
-    OutOfMemory never_fits(const graph::Task& task, std::size_t needed_bytes) const;
+    /// What a task lacks that can never run, before it is submitted and has uses.
+    OutOfMemory never_fits(const graph::Task& task, std::size_t needed_bytes, std::vector<Shortage::Need> needs) const;
     OutOfMemory error_of(const Shortage& shortage) const;
     /// `first`: the error of the shortage that is shared.
     OutOfMemory error_of(const SharedShortage& shortage, const OutOfMemory& first) const;

@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include "kmm/graph/box.hpp"
+#include "kmm/boxes/box.hpp"
 
 namespace kmm_test {
 
 /// Boxes that cover `array` exactly, in shuffled order.
 struct Cut {
     std::size_t rank = 0;
-    kmm::graph::Box array;
-    std::vector<kmm::graph::Box> boxes;
+    kmm::boxes::Box array;
+    std::vector<kmm::boxes::Box> boxes;
 };
 
 using CutRandom = std::mt19937;
@@ -24,9 +24,9 @@ inline std::int64_t pick(CutRandom& random, std::int64_t low, std::int64_t high)
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
 }
 
-inline std::size_t longest_axis(const kmm::graph::Box& b) {
+inline std::size_t longest_axis(const kmm::boxes::Box& b) {
     std::size_t longest = 0;
-    for (std::size_t k = 1; k < kmm::graph::max_rank; k++)
+    for (std::size_t k = 1; k < kmm::boxes::max_rank; k++)
         if (b.end[k] - b.begin[k] > b.end[longest] - b.begin[longest]) longest = k;
     return longest;
 }
@@ -49,7 +49,7 @@ inline Cut random_halves(std::size_t rank, std::size_t count, unsigned seed, std
     while (any && cut.boxes.size() < count) {
         any = false;
         for (std::size_t i = 0, end = cut.boxes.size(); i < end && cut.boxes.size() < count; i++) {
-            const kmm::graph::Box whole = cut.boxes[i];
+            const kmm::boxes::Box whole = cut.boxes[i];
             const std::size_t axis = longest_axis(whole);
             const std::int64_t length = whole.end[axis] - whole.begin[axis];
             if (length < 2) continue;
@@ -77,7 +77,7 @@ inline Cut rows_of_columns(std::size_t count, std::int64_t origin = 0) {
         const std::int64_t height = pick(random, 1, 9);
         for (std::int64_t x = origin; x < right;) {
             const std::int64_t end = std::min(x + pick(random, 1, 15), right);
-            kmm::graph::Box b;
+            kmm::boxes::Box b;
             b.begin[0] = y, b.end[0] = y + height;
             b.begin[1] = x, b.end[1] = end;
             cut.boxes.push_back(b);
@@ -95,14 +95,14 @@ inline Cut rows_of_columns(std::size_t count, std::int64_t origin = 0) {
 /// Four huge boxes around a corner of very many small ones.
 inline Cut few_huge_and_many_tiny(std::size_t count) {
     Cut cut = rows_of_columns(count, 1'000'000);
-    cut.array = kmm::graph::Box();
-    const kmm::graph::Box tiny = cut.boxes.front();
+    cut.array = kmm::boxes::Box();
+    const kmm::boxes::Box tiny = cut.boxes.front();
     std::int64_t bottom = 0, right = 0;
-    for (const kmm::graph::Box& b : cut.boxes) bottom = std::max(bottom, b.end[0]), right = std::max(right, b.end[1]);
+    for (const kmm::boxes::Box& b : cut.boxes) bottom = std::max(bottom, b.end[0]), right = std::max(right, b.end[1]);
     cut.array.end[0] = bottom;
     cut.array.end[1] = right;
     const auto add = [&](std::int64_t y0, std::int64_t y1, std::int64_t x0, std::int64_t x1) {
-        kmm::graph::Box b = tiny;
+        kmm::boxes::Box b = tiny;
         b.begin[0] = y0, b.end[0] = y1, b.begin[1] = x0, b.end[1] = x1;
         cut.boxes.push_back(b);
     };
@@ -123,7 +123,7 @@ inline Cut bricks(std::size_t count) {
     cut.array.end[1] = 8 * side;
     for (std::int64_t row = 0; row < side; row++) {
         for (std::int64_t x = row % 2 == 0 ? 0 : -4; x < 8 * side; x += 8) {
-            kmm::graph::Box b;
+            kmm::boxes::Box b;
             b.begin[0] = 2 * row, b.end[0] = 2 * row + 2;
             b.begin[1] = std::max<std::int64_t>(x, 0), b.end[1] = std::min(x + 8, 8 * side);
             cut.boxes.push_back(b);
@@ -140,12 +140,12 @@ inline Cut pinwheels(std::size_t count) {
     cut.array.end[0] = cut.array.end[1] = std::int64_t{1} << 30;
     cut.boxes = {cut.array};
     for (std::size_t i = 0; cut.boxes.size() < count; i++) {
-        const kmm::graph::Box b = cut.boxes[i];
+        const kmm::boxes::Box b = cut.boxes[i];
         const std::int64_t y0 = b.begin[0], y3 = b.end[0], x0 = b.begin[1], x3 = b.end[1];
         const std::int64_t y1 = y0 + (y3 - y0) / 3, y2 = y3 - (y3 - y0) / 3;
         const std::int64_t x1 = x0 + (x3 - x0) / 3, x2 = x3 - (x3 - x0) / 3;
         const auto part = [&](std::int64_t top, std::int64_t bottom, std::int64_t left, std::int64_t right) {
-            kmm::graph::Box p = b;
+            kmm::boxes::Box p = b;
             p.begin[0] = top, p.end[0] = bottom, p.begin[1] = left, p.end[1] = right;
             return p;
         };
@@ -166,7 +166,7 @@ inline Cut flat_and_upright(std::size_t count) {
     cut.array.end[0] = half;
     cut.array.end[1] = 2 * half;
     for (std::int64_t i = 0; i < half; i++) {
-        kmm::graph::Box flat = cut.array, upright = cut.array;
+        kmm::boxes::Box flat = cut.array, upright = cut.array;
         flat.begin[0] = i, flat.end[0] = i + 1, flat.end[1] = half;
         upright.begin[1] = half + i, upright.end[1] = half + i + 1;
         cut.boxes.push_back(flat);

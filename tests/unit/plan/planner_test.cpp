@@ -8,17 +8,17 @@
 #include <random>
 #include <utility>
 
-#include "needs_arrays.hpp"
+#include "planned_arrays.hpp"
 
 namespace kmm::plan_test {
 namespace {
 
 // ---------------------------------------------------------------------------------------------------- one access
 
-TEST(SubmitPlan, a_region_is_met_in_place_in_its_chunk_at_its_offset) {
+TEST(Planner, a_region_is_met_in_place_in_its_chunk_at_its_offset) {
     TestArray a(2, box(0, 6, 0, 10), {box(0, 3, 0, 5), box(0, 3, 5, 10), box(3, 6, 0, 5), box(3, 6, 5, 10)});
     a.all_written();
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(a, read, box(4, 6, 7, 9)), request(a, read, box(0, 3, 5, 10))}));
     ASSERT_EQ(plan.needs().size(), 2u);
     const Need& part = plan.needs()[0];
@@ -32,18 +32,18 @@ TEST(SubmitPlan, a_region_is_met_in_place_in_its_chunk_at_its_offset) {
     EXPECT_TRUE(whole.whole_chunk);
 }
 
-TEST(SubmitPlan, a_scalar_is_one_whole_chunk) {
+TEST(Planner, a_scalar_is_one_whole_chunk) {
     TestArray a(0, Box(), {Box()});
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(a, overwrite, Box())}));
     EXPECT_EQ(plan.needs()[0].form, Form::in_place);
     EXPECT_TRUE(plan.needs()[0].whole_chunk);
     EXPECT_EQ(plan.needs()[0].offset, 0u);
 }
 
-TEST(SubmitPlan, an_empty_region_needs_nothing_wherever_it_lies) {
+TEST(Planner, an_empty_region_needs_nothing_wherever_it_lies) {
     TestArray a(30, 10);
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(a, read, line(25, 25)), request(a, write, line(15, 5))}));
     for (const Need& need : plan.needs()) {
         EXPECT_EQ(need.form, Form::nothing);
@@ -51,7 +51,7 @@ TEST(SubmitPlan, an_empty_region_needs_nothing_wherever_it_lies) {
     }
 }
 
-TEST(SubmitPlan, content_is_needed_by_reads_by_writes_of_what_was_written_and_by_writes_of_parts) {
+TEST(Planner, content_is_needed_by_reads_by_writes_of_what_was_written_and_by_writes_of_parts) {
     TestArray fresh(10, 10), old(10, 10);
     old.all_written();
     struct Case {
@@ -67,7 +67,7 @@ TEST(SubmitPlan, content_is_needed_by_reads_by_writes_of_what_was_written_and_by
         {fresh, write, line(0, 10), false, true, true},     {fresh, write, line(2, 3), true, true, false},
         {fresh, overwrite, line(0, 10), false, true, true}, {fresh, overwrite, line(2, 3), true, true, false},
     };
-    SubmitPlan plan;
+    Planner plan;
     for (const Case& c : cases) {
         ASSERT_TRUE(plan.make({request(c.array, c.kind, c.region)}));
         const Need& need = plan.needs()[0];
@@ -81,11 +81,11 @@ TEST(SubmitPlan, content_is_needed_by_reads_by_writes_of_what_was_written_and_by
 
 // ---------------------------------------------------------------------------------------------------- several accesses
 
-TEST(SubmitPlan, accesses_of_one_task_to_one_chunk_are_told_by_the_first_of_them) {
+TEST(Planner, accesses_of_one_task_to_one_chunk_are_told_by_the_first_of_them) {
     TestArray a(20, 10), b(20, 10);
     a.all_written();
     b.all_written();
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(a, overwrite, line(0, 4)), request(b, overwrite, line(0, 10)),
                            request(a, overwrite, line(4, 10)), request(a, read, line(10, 20)),
                            request(a, read, line(11, 12)), request(a, overwrite, line(0, 0))}));
@@ -103,10 +103,10 @@ TEST(SubmitPlan, accesses_of_one_task_to_one_chunk_are_told_by_the_first_of_them
     EXPECT_EQ(n[5].form, Form::nothing);
 }
 
-TEST(SubmitPlan, each_task_has_a_first_access_of_its_own) {
+TEST(Planner, each_task_has_a_first_access_of_its_own) {
     TestArray a(20, 10);
     a.all_written();
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(a, read, line(0, 10), 0), request(a, read, line(0, 5), 0),
                            request(a, read, line(0, 10), 1), request(a, read, line(3, 5), 1)}));
     EXPECT_TRUE(plan.needs()[0].first_of_chunk);
@@ -115,9 +115,9 @@ TEST(SubmitPlan, each_task_has_a_first_access_of_its_own) {
     EXPECT_FALSE(plan.needs()[3].first_of_chunk);
 }
 
-TEST(SubmitPlan, a_plan_that_was_refused_can_be_made_again) {
+TEST(Planner, a_plan_that_was_refused_can_be_made_again) {
     TestArray a(20, 10);
-    SubmitPlan plan;
+    Planner plan;
     EXPECT_FALSE(plan.make({request(a, read, line(0, 10)), request(a, overwrite, line(10, 20))}));
     ASSERT_TRUE(plan.make({request(a, overwrite, line(10, 20))}));
     ASSERT_EQ(plan.needs().size(), 1u);
@@ -129,10 +129,10 @@ TEST(SubmitPlan, a_plan_that_was_refused_can_be_made_again) {
 
 // ---------------------------------------------------------------------------------------------------- refusals
 
-TEST(SubmitPlan, two_writes_of_one_element_are_a_conflict_within_and_between_tasks) {
+TEST(Planner, two_writes_of_one_element_are_a_conflict_within_and_between_tasks) {
     TestArray a(30, 10);
     a.all_written();
-    SubmitPlan plan;
+    Planner plan;
     for (const std::uint32_t task : {0u, 1u}) {
         ASSERT_FALSE(plan.make(
             {request(a, read, line(20, 30)), request(a, write, line(0, 6)), request(a, overwrite, line(4, 10), task)}));
@@ -141,10 +141,10 @@ TEST(SubmitPlan, two_writes_of_one_element_are_a_conflict_within_and_between_tas
     }
 }
 
-TEST(SubmitPlan, two_writes_that_cross_chunks_may_share_no_element_either) {
+TEST(Planner, two_writes_that_cross_chunks_may_share_no_element_either) {
     TestArray a(30, 10);
     a.all_written();
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_FALSE(plan.make(
         {request(a, overwrite, line(5, 15)), request(a, read, line(0, 30)), request(a, overwrite, line(12, 18), 1)}));
     expect_refused(plan, Reason::conflict, 0, 2);
@@ -152,21 +152,21 @@ TEST(SubmitPlan, two_writes_that_cross_chunks_may_share_no_element_either) {
     EXPECT_TRUE(plan.make({request(a, overwrite, line(5, 12)), request(a, overwrite, line(12, 18), 1)}));
 }
 
-TEST(SubmitPlan, a_read_of_what_nothing_wrote_is_refused_with_the_part_that_is_missing) {
+TEST(Planner, a_read_of_what_nothing_wrote_is_refused_with_the_part_that_is_missing) {
     TestArray a(20, 10);
     a.written(line(0, 7));
-    SubmitPlan plan;
+    Planner plan;
     EXPECT_TRUE(plan.make({request(a, read, line(2, 7))}));
     ASSERT_FALSE(plan.make({request(a, read, line(0, 3)), request(a, read, line(5, 9))}));
     expect_refused(plan, Reason::unwritten, 1);
     expect_region(plan, 7, 9);
 }
 
-TEST(SubmitPlan, a_read_across_chunks_of_which_a_part_was_never_written_is_refused_with_that_part) {
+TEST(Planner, a_read_across_chunks_of_which_a_part_was_never_written_is_refused_with_that_part) {
     TestArray a(20, 10);
     a.written(line(0, 10));
     a.written(line(10, 14));
-    SubmitPlan plan;
+    Planner plan;
     EXPECT_TRUE(plan.make({request(a, read, line(2, 14))}));
     EXPECT_TRUE(plan.make({request(a, write, line(2, 20))})) << "what a write finds may be anything";
     ASSERT_FALSE(plan.make({request(a, read, line(2, 14)), request(a, read, line(5, 16))}));
@@ -174,11 +174,11 @@ TEST(SubmitPlan, a_read_across_chunks_of_which_a_part_was_never_written_is_refus
     expect_region(plan, 14, 16);
 }
 
-TEST(SubmitPlan, of_several_conflicts_the_first_is_told_however_many_accesses_there_are) {
+TEST(Planner, of_several_conflicts_the_first_is_told_however_many_accesses_there_are) {
     constexpr std::uint32_t many = 40;
     std::deque<TestArray> arrays;
     for (int i = 0; i < 3; i++) arrays.emplace_back(400, 10);
-    SubmitPlan plan;
+    Planner plan;
     for (unsigned seed = 0; seed < 100; seed++) {
         std::mt19937 random(seed);
         std::vector<Request> requests;
@@ -188,14 +188,12 @@ TEST(SubmitPlan, of_several_conflicts_the_first_is_told_however_many_accesses_th
         for (int i = 0; i < 3; i++) {
             auto a = static_cast<std::uint32_t>(random() % many), b = static_cast<std::uint32_t>(random() % many);
             if (a == b) continue;
-            requests[a].layout = requests[b].layout;
-            requests[a].histories = requests[b].histories;
+            requests[a].of = requests[b].of;
             requests[a].region = requests[b].region;
         }
         for (std::uint32_t a = 0; a < many && !first; a++)
             for (std::uint32_t b = a + 1; b < many && !first; b++)
-                if (requests[a].layout == requests[b].layout &&
-                    kmm::graph::overlaps(requests[a].region, requests[b].region))
+                if (requests[a].of == requests[b].of && kmm::boxes::overlaps(requests[a].region, requests[b].region))
                     first = {a, b};
         ASSERT_EQ(plan.make(requests), !first) << "seed " << seed;
         if (first) expect_refused(plan, Reason::conflict, first->first, first->second);
@@ -217,13 +215,13 @@ std::vector<Request> tiles_of(TestArray& array, std::uint32_t count, unsigned se
     return requests;
 }
 
-TEST(SubmitPlan, very_many_tiles_of_one_chunk_are_not_compared_with_each_other) {
+TEST(Planner, very_many_tiles_of_one_chunk_are_not_compared_with_each_other) {
     std::size_t compared[2];
     for (const std::uint32_t doubled : {0u, 1u}) {
         const std::uint32_t count = 10'000 << doubled;
         TestArray array(4 * count + 2, 4 * count + 2);
         array.all_written();
-        SubmitPlan plan;
+        Planner plan;
         ASSERT_TRUE(plan.make(tiles_of(array, count, 1)));
         compared[doubled] = plan.num_compared();
     }
@@ -231,11 +229,11 @@ TEST(SubmitPlan, very_many_tiles_of_one_chunk_are_not_compared_with_each_other) 
     EXPECT_LT(compared[1], 20'000u * 100);
 }
 
-TEST(SubmitPlan, of_many_tiles_of_one_chunk_the_first_pair_that_is_refused_is_found) {
+TEST(Planner, of_many_tiles_of_one_chunk_the_first_pair_that_is_refused_is_found) {
     constexpr std::uint32_t count = 50;
     TestArray array(4 * count + 2, 4 * count + 2);
     array.all_written();
-    SubmitPlan plan;
+    Planner plan;
     std::size_t refused = 0;
     for (unsigned seed = 0; seed < 200; seed++) {
         std::mt19937 random(seed);
@@ -250,7 +248,7 @@ TEST(SubmitPlan, of_many_tiles_of_one_chunk_the_first_pair_that_is_refused_is_fo
         for (std::uint32_t a = 0; a < requests.size() && expected == Reason::none; a++)
             for (std::uint32_t b = a + 1; b < requests.size() && expected == Reason::none; b++) {
                 const bool a_writes = requests[a].kind == write, b_writes = requests[b].kind == write;
-                if (!kmm::graph::overlaps(requests[a].region, requests[b].region)) continue;
+                if (!kmm::boxes::overlaps(requests[a].region, requests[b].region)) continue;
                 if (a_writes && b_writes) {
                     expected = Reason::conflict;
                     first = a, second = b;
@@ -273,10 +271,10 @@ TEST(SubmitPlan, of_many_tiles_of_one_chunk_the_first_pair_that_is_refused_is_fo
 
 // ---------------------------------------------------------------------------------------------------- temporaries
 
-TEST(SubmitPlan, a_read_that_crosses_chunks_is_gathered_from_its_parts) {
+TEST(Planner, a_read_that_crosses_chunks_is_gathered_from_its_parts) {
     TestArray a(30, 10);
     a.all_written();
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(a, read, line(0, 10)), request(a, read, line(8, 21), 0, gpu)}));
     EXPECT_EQ(plan.needs()[0].form, Form::in_place);
     const Need& need = plan.needs()[1];
@@ -291,17 +289,17 @@ TEST(SubmitPlan, a_read_that_crosses_chunks_is_gathered_from_its_parts) {
     ASSERT_EQ(t.num_pieces, 3u);
     const auto pieces = plan.pieces(t);
     for (std::uint32_t i = 0; i < 3; i++) EXPECT_EQ(pieces[i].chunk, i);
-    EXPECT_TRUE(kmm::graph::equal(pieces[0].box, line(8, 10)));
-    EXPECT_TRUE(kmm::graph::equal(pieces[1].box, line(10, 20)));
-    EXPECT_TRUE(kmm::graph::equal(pieces[2].box, line(20, 21)));
+    EXPECT_TRUE(kmm::boxes::equal(pieces[0].box, line(8, 10)));
+    EXPECT_TRUE(kmm::boxes::equal(pieces[1].box, line(10, 20)));
+    EXPECT_TRUE(kmm::boxes::equal(pieces[2].box, line(20, 21)));
 }
 
-TEST(SubmitPlan, a_region_across_rows_of_chunks_may_be_read_in_place_if_it_leaves_little_of_them_out) {
+TEST(Planner, a_region_across_rows_of_chunks_may_be_read_in_place_if_it_leaves_little_of_them_out) {
     TestArray rows(2, box(0, 20, 0, 64), {box(0, 10, 0, 64), box(10, 20, 0, 64)});
     TestArray tiles(2, box(0, 10, 0, 64), {box(0, 10, 0, 32), box(0, 10, 32, 64)});
     rows.all_written();
     tiles.all_written();
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(rows, read, box(5, 15, 1, 63), 0, gpu)}));
     EXPECT_TRUE(plan.temporaries()[0].may_be_in_place);
     ASSERT_TRUE(plan.make({request(rows, read, box(5, 15, 1, 33), 0, gpu)}));
@@ -314,11 +312,11 @@ TEST(SubmitPlan, a_region_across_rows_of_chunks_may_be_read_in_place_if_it_leave
     EXPECT_FALSE(plan.temporaries()[0].chosen_late) << "on the host a transfer fills it";
 }
 
-TEST(SubmitPlan, what_several_tasks_read_in_one_memory_is_gathered_once) {
+TEST(Planner, what_several_tasks_read_in_one_memory_is_gathered_once) {
     TestArray a(30, 10), b(30, 10);
     a.all_written();
     b.all_written();
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(a, read, line(0, 30), 0, gpu), request(a, read, line(0, 30), 0, gpu),
                            request(a, read, line(0, 30), 1, gpu), request(a, read, line(0, 30), 2, gpu_1),
                            request(b, read, line(0, 30), 2, gpu_1), request(a, read, line(0, 29), 3, gpu)}));
@@ -331,10 +329,10 @@ TEST(SubmitPlan, what_several_tasks_read_in_one_memory_is_gathered_once) {
     }
 }
 
-TEST(SubmitPlan, a_write_that_crosses_chunks_works_beside_them_and_is_written_back) {
+TEST(Planner, a_write_that_crosses_chunks_works_beside_them_and_is_written_back) {
     TestArray a(30, 10);
     a.all_written();
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(a, overwrite, line(5, 15)), request(a, write, line(15, 25), 1, gpu)}));
     ASSERT_EQ(plan.temporaries().size(), 2u);
     EXPECT_TRUE(plan.temporaries()[0].is_written && plan.temporaries()[1].is_written);
@@ -348,10 +346,10 @@ TEST(SubmitPlan, a_write_that_crosses_chunks_works_beside_them_and_is_written_ba
     EXPECT_EQ(second[1].memory, gpu);
 }
 
-TEST(SubmitPlan, a_read_of_what_the_same_submit_writes_keeps_a_snapshot_in_either_order) {
+TEST(Planner, a_read_of_what_the_same_submit_writes_keeps_a_snapshot_in_either_order) {
     TestArray a(30, 10);
     a.all_written();
-    SubmitPlan plan;
+    Planner plan;
     for (const bool writes_first : {false, true}) {
         const Request reads = request(a, read, line(0, 6), writes_first), writes = request(a, write, line(4, 10));
         ASSERT_TRUE(plan.make(writes_first ? std::vector{writes, reads} : std::vector{reads, writes}));
@@ -360,7 +358,7 @@ TEST(SubmitPlan, a_read_of_what_the_same_submit_writes_keeps_a_snapshot_in_eithe
         EXPECT_TRUE(t.is_snapshot && t.is_filled);
         EXPECT_FALSE(t.is_written);
         ASSERT_EQ(t.num_pieces, 1u);
-        EXPECT_TRUE(kmm::graph::equal(plan.pieces(t)[0].box, line(0, 6)));
+        EXPECT_TRUE(kmm::boxes::equal(plan.pieces(t)[0].box, line(0, 6)));
         EXPECT_EQ(plan.needs()[writes_first ? 0 : 1].form, Form::in_place);
     }
     ASSERT_TRUE(plan.make({request(a, overwrite, line(4, 10)), request(a, read, line(0, 4))}));
@@ -369,10 +367,10 @@ TEST(SubmitPlan, a_read_of_what_the_same_submit_writes_keeps_a_snapshot_in_eithe
     EXPECT_EQ(plan.needs()[1].form, Form::in_place) << "what is written back comes after what is read in place";
 }
 
-TEST(SubmitPlan, of_the_parts_of_a_chunk_those_of_one_memory_are_written_in_place) {
+TEST(Planner, of_the_parts_of_a_chunk_those_of_one_memory_are_written_in_place) {
     TestArray a(20, 10);
     a.all_written();
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make({request(a, overwrite, line(0, 3), 0, gpu), request(a, overwrite, line(3, 6), 1, gpu_1),
                            request(a, overwrite, line(6, 10), 2, gpu), request(a, overwrite, line(10, 20), 3, gpu_1)}));
     EXPECT_EQ(plan.needs()[0].form, Form::in_place);
@@ -398,33 +396,97 @@ std::vector<Request> of_all_forms(TestArray& a, TestArray& b) {
             request(b, overwrite, line(35, 40), 2, gpu), request(a, read, line(20, 20), 2, gpu)};
 }
 
-TEST(SubmitPlan, has_numbers_alone_so_that_the_same_submit_of_other_arrays_has_the_same_plan) {
+TEST(Planner, makes_a_value_of_numbers_alone_so_that_the_same_submit_of_other_arrays_has_an_equal_plan) {
     TestArray a(40, 10), b(40, 10), c(40, 10), d(40, 10);
     for (TestArray* const array : {&a, &b, &c, &d}) array->all_written();
-    SubmitPlan first, second;
-    ASSERT_TRUE(first.make(of_all_forms(a, b)));
-    ASSERT_TRUE(second.make(of_all_forms(d, c)));
-    EXPECT_TRUE(first == second);
+    Planner planner;
+    ASSERT_TRUE(planner.make(of_all_forms(a, b)));
+    const plan::SubmitPlan first = planner.plan();
+    ASSERT_TRUE(planner.make(of_all_forms(d, c)));
+    EXPECT_TRUE(first == planner.plan());
     std::vector<Request> others = of_all_forms(d, c);
     others[1].region = line(5, 26);
-    ASSERT_TRUE(second.make(others));
-    EXPECT_FALSE(first == second) << "another region";
+    ASSERT_TRUE(planner.make(others));
+    EXPECT_FALSE(first == planner.plan()) << "another region";
     others = of_all_forms(d, c);
     others[4].memory = gpu_1;
-    ASSERT_TRUE(second.make(others));
-    EXPECT_FALSE(first == second) << "another memory";
+    ASSERT_TRUE(planner.make(others));
+    EXPECT_FALSE(first == planner.plan()) << "another memory";
 }
 
-TEST(SubmitPlan, changes_nothing_of_the_arrays_whether_it_is_refused_or_not) {
-    TestArray a(40, 10), b(40, 10);
-    SubmitPlan plan;
-    ASSERT_TRUE(plan.make({request(a, overwrite, line(0, 10)), request(b, write, line(3, 27), 1)}));
-    ASSERT_FALSE(plan.make({request(a, overwrite, line(0, 10)), request(b, read, line(3, 7), 1)}));
-    expect_refused(plan, Reason::unwritten, 1);
-    for (std::size_t chunk = 0; chunk < 4; chunk++) {
-        EXPECT_EQ(a.histories.find(chunk), nullptr);
-        EXPECT_EQ(b.histories.find(chunk), nullptr);
-    }
+TEST(Planner, lists_gathers_before_write_backs_of_one_piece_each) {
+    TestArray a(40, 10);
+    a.all_written();
+    Planner plan;
+    ASSERT_TRUE(plan.make({request(a, write, line(5, 15)), request(a, overwrite, line(20, 25), 1, gpu),
+                           request(a, read, line(22, 24), 2, gpu_1), request(a, overwrite, line(25, 35), 2, gpu_1)}));
+    using enum plan::Transfer::What;
+    const std::vector<plan::Transfer> expected{{gather, host, 0, 0, 0, 2},     {gather, gpu_1, 1, 2, 4, 1},
+                                               {write_back, host, 0, 0, 0, 1}, {write_back, host, 0, 0, 1, 1},
+                                               {write_back, gpu, 2, 2, 2, 1},  {write_back, gpu_1, 2, 2, 3, 1}};
+    EXPECT_EQ(plan.plan().transfers, expected);
+    ASSERT_TRUE(plan.make({request(a, read, line(5, 15), 0, gpu)}));
+    EXPECT_TRUE(plan.plan().transfers.empty()) << "the task itself gathers when it is placed";
+    ASSERT_TRUE(plan.make({request(a, read, line(0, 10), 0, gpu)}));
+    EXPECT_TRUE(plan.plan().transfers.empty()) << "of the submit before there is none left";
+}
+
+TEST(Planner, writes_a_chunk_back_where_it_fits) {
+    TestArray a(200, 100);  // chunks of 400 bytes
+    a.all_written();
+    Planner plan;
+    const auto memory_with = [&](std::size_t host_bytes, std::size_t gpu_bytes, std::size_t gpu_1_bytes) {
+        plan.limits = {host_bytes, gpu_bytes, gpu_1_bytes};
+        EXPECT_TRUE(plan.make({request(a, overwrite, line(90, 110), 0, gpu)}));
+        return plan.plan().transfers.front().memory;
+    };
+    EXPECT_EQ(memory_with(512, 512, 512), gpu) << "where its writer is";
+    EXPECT_EQ(memory_with(512, 256, 512), host);
+    EXPECT_EQ(memory_with(256, 256, 512), gpu_1);
+    EXPECT_EQ(memory_with(256, 256, 256), gpu) << "nowhere: it fails when it is placed";
+}
+
+TEST(Planner, refuses_a_task_that_needs_more_than_its_memory_has) {
+    TestArray a(300, 100), b(100, 100);  // chunks of 400 bytes, which take 512
+    Planner plan;
+    plan.limits = {2048, 1024, 1024};
+    const auto uses = [&](std::uint32_t task, std::int64_t chunks, MemoryIndex memory) {
+        std::vector<Request> requests{request(b, read, line(0, 100), task, memory)};
+        for (std::int64_t c = 0; c < chunks; c++)
+            requests.push_back(request(a, read, line(100 * c, 100 * c + 100), task, memory));
+        return requests;
+    };
+    a.all_written(), b.all_written();
+    EXPECT_TRUE(plan.make(uses(0, 3, host)));
+    EXPECT_TRUE(plan.make(uses(0, 1, gpu)));
+    std::vector<Request> requests = uses(0, 1, gpu);
+    for (const Request& r : uses(1, 2, gpu_1)) requests.push_back(r);
+    requests.push_back(request(b, read, line(0, 100), 1, gpu_1));  // once more
+    ASSERT_FALSE(plan.make(requests));
+    expect_refused(plan, Reason::too_large, 2);
+    EXPECT_EQ(plan.refusal().bytes, 3u * 512);
+    requests.push_back(request(a, read, line(50, 250), 2, gpu));
+    plan.limits[gpu_1] = 2048;
+    EXPECT_TRUE(plan.make(requests)) << "a temporary of 800 bytes takes 1024";
+    plan.limits[gpu] = 1023;
+    ASSERT_FALSE(plan.make(requests));
+    expect_refused(plan, Reason::too_large, 0);
+    TestArray unwritten(100, 100);
+    requests.push_back(request(unwritten, read, line(0, 1), 3));
+    ASSERT_FALSE(plan.make(requests));
+    expect_refused(plan, Reason::unwritten, 7);
+}
+
+TEST(Planner, lets_no_region_be_read_in_place_of_an_array_whose_blocks_leave_gaps) {
+    TestArray a(40, 10);
+    a.all_written();
+    Planner plan;
+    ASSERT_TRUE(plan.make({request(a, read, line(5, 15), 0, gpu)}));
+    EXPECT_TRUE(plan.temporaries()[0].chosen_late && plan.temporaries()[0].may_be_in_place);
+    a.planned.is_stack = false;
+    ASSERT_TRUE(plan.make({request(a, read, line(5, 15), 0, gpu)}));
+    EXPECT_TRUE(plan.temporaries()[0].chosen_late);
+    EXPECT_FALSE(plan.temporaries()[0].may_be_in_place);
 }
 
 std::vector<std::uint32_t> all_of(const std::vector<Request>& requests) {
@@ -436,7 +498,7 @@ Request unbound(AccessKind kind, const Box& region, std::uint32_t task, MemoryIn
     Request r;
     r.region = region;
     r.kind = kind;
-    r.empty = kmm::graph::is_empty(region);
+    r.empty = kmm::boxes::is_empty(region);
     r.task = task;
     r.memory = memory;
     return r;
@@ -446,7 +508,7 @@ TEST(FirstWrite, gives_a_chunk_for_each_region_at_home_where_it_is_written) {
     const std::vector<Request> requests{unbound(overwrite, line(20, 30), 0, gpu_1), unbound(write, line(0, 5), 1, host),
                                         unbound(overwrite, line(9, 9), 2, gpu),
                                         unbound(overwrite, line(5, 20), 3, gpu)};
-    SubmitPlan plan;
+    Planner plan;
     std::vector<ChunkGeometry> chunks;
     ASSERT_TRUE(plan.first_write(line(0, 30), requests, all_of(requests), chunks));
     ASSERT_EQ(chunks.size(), 3u);
@@ -460,7 +522,7 @@ TEST(FirstWrite, gives_a_chunk_for_each_region_at_home_where_it_is_written) {
 TEST(FirstWrite, looks_only_at_the_accesses_to_its_array) {
     const std::vector<Request> requests{unbound(read, line(0, 10), 0), unbound(overwrite, line(0, 10), 0),
                                         unbound(overwrite, line(0, 10), 1), unbound(overwrite, line(10, 20), 1)};
-    SubmitPlan plan;
+    Planner plan;
     std::vector<ChunkGeometry> chunks;
     ASSERT_TRUE(plan.first_write(line(0, 20), requests, {1, 3}, chunks));
     EXPECT_EQ(chunks.size(), 2u);
@@ -470,7 +532,7 @@ TEST(FirstWrite, looks_only_at_the_accesses_to_its_array) {
 }
 
 TEST(FirstWrite, is_refused_with_a_gap_an_overlap_or_a_read) {
-    SubmitPlan plan;
+    Planner plan;
     std::vector<ChunkGeometry> chunks;
     std::vector<Request> requests{unbound(overwrite, line(0, 0), 0), unbound(overwrite, line(0, 8), 1),
                                   unbound(overwrite, line(10, 20), 2)};
@@ -497,7 +559,7 @@ TEST(FirstWrite, is_refused_with_a_gap_an_overlap_or_a_read) {
 
 TEST(FirstWrite, of_an_array_without_elements_makes_no_chunk) {
     const std::vector<Request> requests{unbound(overwrite, line(0, 0), 0)};
-    SubmitPlan plan;
+    Planner plan;
     std::vector<ChunkGeometry> chunks;
     ASSERT_TRUE(plan.first_write(line(0, 0), requests, all_of(requests), chunks));
     EXPECT_TRUE(chunks.empty());
@@ -506,10 +568,10 @@ TEST(FirstWrite, of_an_array_without_elements_makes_no_chunk) {
 // ---------------------------------------------------------------------------------------------------- a model
 
 // Elements instead of boxes: what is refused, and each first access's flags.
-TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
+TEST(Planner, random_submits_are_decided_as_their_elements_say) {
     constexpr std::int64_t rows = 4, columns = 6;
     int refused = 0, planned = 0;
-    SubmitPlan plan;
+    Planner plan;
     for (unsigned seed = 0; seed < 4000; seed++) {
         std::mt19937 random(seed);
         const auto pick = [&](std::int64_t low, std::int64_t high) {
@@ -557,7 +619,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
 
         // The model.
         const auto chunk_of = [&](std::size_t i) -> std::optional<std::size_t> {
-            const auto chunks = requests[i].layout->list();
+            const auto chunks = requests[i].of->layout.list();
             for (std::size_t c = 0; c < chunks.size(); c++) {
                 bool inside = true;
                 elements(requests[i].region, [&](std::size_t e) {
@@ -593,7 +655,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
         const auto meets = [&](std::size_t i, std::size_t c) {
             bool any = false;
             elements(requests[i].region, [&](std::size_t e) {
-                elements(requests[i].layout->box(c), [&](std::size_t f) { any = any || e == f; });
+                elements(requests[i].of->layout.box(c), [&](std::size_t f) { any = any || e == f; });
             });
             return any;
         };
@@ -648,7 +710,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
             std::size_t first_user = requests.size(), first_of_task = requests.size();
             for (std::size_t j = requests.size(); j-- > 0;) {
                 const bool same = beside[j] && array_of[j] == array_of[i] && requests[j].memory == r.memory &&
-                                  kmm::graph::equal(requests[j].region, r.region) &&
+                                  kmm::boxes::equal(requests[j].region, r.region) &&
                                   (j == i || (r.kind == read && requests[j].kind == read));
                 ASSERT_EQ(same, beside[j] && plan.needs()[j].temporary == need.temporary);
                 if (same) first_user = j;
@@ -664,8 +726,8 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
             std::vector<int> covered(rows * columns, 0);
             for (const Piece& p : plan.pieces(t)) {
                 ASSERT_TRUE(meets(i, p.chunk));
-                ASSERT_TRUE(kmm::graph::contains(r.layout->box(p.chunk), p.box));
-                ASSERT_EQ(p.whole_chunk, kmm::graph::equal(r.layout->box(p.chunk), p.box));
+                ASSERT_TRUE(kmm::boxes::contains(r.of->layout.box(p.chunk), p.box));
+                ASSERT_EQ(p.whole_chunk, kmm::boxes::equal(r.of->layout.box(p.chunk), p.box));
                 elements(p.box, [&](std::size_t e) { covered[e]++; });
                 if (t.is_written) {
                     ASSERT_EQ(p.memory, written_in(i, p.chunk));
@@ -686,7 +748,7 @@ TEST(SubmitPlan, random_submits_are_decided_as_their_elements_say) {
                 continue;
             }
             ASSERT_EQ(need.chunk, chunk_of(i).value()) << "seed " << seed;
-            const Box chunk = requests[i].layout->box(need.chunk);
+            const Box chunk = requests[i].of->layout.box(need.chunk);
             const auto first_element = static_cast<std::size_t>(requests[i].region.begin[0] * columns) +
                                        static_cast<std::size_t>(requests[i].region.begin[1]);
             std::size_t offset = 0, at = 0;

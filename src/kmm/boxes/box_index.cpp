@@ -1,5 +1,5 @@
 // Loading and searching the tree of BoxIndex. Pure; any thread.
-#include "kmm/graph/box_index.hpp"
+#include "kmm/boxes/box_index.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-namespace kmm::graph {
+namespace kmm::boxes {
 
 namespace {
 
@@ -248,4 +248,4 @@ bool BoxIndex::find_overlap(std::size_t* first, std::size_t* second, std::size_t
     return true;
 }
 
-}  // namespace kmm::graph
+}  // namespace kmm::boxes

@@ -10,12 +10,12 @@
 
 #include "boxes.hpp"
 #include "cuts.hpp"
-#include "kmm/graph/box_index.hpp"
+#include "kmm/boxes/box_index.hpp"
 
 namespace {
 
-using kmm::graph::Box;
-using kmm::graph::BoxIndex;
+using kmm::boxes::Box;
+using kmm::boxes::BoxIndex;
 using kmm_test::Cut;
 using kmm_test::CutRandom;
 using kmm_test::line;
@@ -39,14 +39,14 @@ Numbers meeting(const BoxIndex& index, const Box& region) {
 
 std::size_t scan_for_holder(const std::vector<Box>& boxes, const Box& region) {
     for (std::size_t i = 0; i < boxes.size(); i++)
-        if (kmm::graph::contains(boxes[i], region)) return i;
+        if (kmm::boxes::contains(boxes[i], region)) return i;
     return BoxIndex::none;
 }
 
 Numbers scan_for_meeting(const std::vector<Box>& boxes, const Box& region) {
     Numbers numbers;
     for (std::size_t i = 0; i < boxes.size(); i++)
-        if (!kmm::graph::is_empty(kmm::graph::intersection(boxes[i], region))) numbers.push_back(i);
+        if (!kmm::boxes::is_empty(kmm::boxes::intersection(boxes[i], region))) numbers.push_back(i);
     return numbers;
 }
 
@@ -83,8 +83,8 @@ TEST(BoxIndex, answers_as_a_look_at_all_boxes_does_for_every_rank) {
             const Numbers expected = scan_for_meeting(cut.boxes, region);
             ASSERT_EQ(meeting(index, region), expected) << "seed " << seed << ", query " << i;
             ASSERT_EQ(index.find(region), scan_for_holder(cut.boxes, region)) << "seed " << seed << ", query " << i;
-            num_empty += kmm::graph::is_empty(region);
-            num_outside += expected.empty() && !kmm::graph::is_empty(region);
+            num_empty += kmm::boxes::is_empty(region);
+            num_outside += expected.empty() && !kmm::boxes::is_empty(region);
             num_crossing += expected.size() > 1;
             num_held += expected.size() == 1 && index.find(region) == expected.front();
         }
@@ -104,13 +104,13 @@ TEST(BoxIndex, finds_two_boxes_that_share_an_element_as_a_look_at_all_pairs_does
         bool expected = false;
         for (std::size_t i = 0; i < cut.boxes.size(); i++)
             for (std::size_t j = i + 1; j < cut.boxes.size(); j++)
-                expected = expected || kmm::graph::overlaps(cut.boxes[i], cut.boxes[j]);
+                expected = expected || kmm::boxes::overlaps(cut.boxes[i], cut.boxes[j]);
         std::size_t first = 0, second = 0;
         ASSERT_EQ(index_of(rank, cut.boxes).find_overlap(&first, &second), expected) << "seed " << seed;
         if (!expected) continue;
         num_found++;
         ASSERT_LT(first, second);
-        ASSERT_TRUE(kmm::graph::overlaps(cut.boxes[first], cut.boxes[second])) << "seed " << seed;
+        ASSERT_TRUE(kmm::boxes::overlaps(cut.boxes[first], cut.boxes[second])) << "seed " << seed;
     }
     EXPECT_GT(num_found, 100u);
 }

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "kmm/graph/box.hpp"
+#include "kmm/boxes/box.hpp"
 
-namespace kmm::graph {
+namespace kmm::boxes {
 
 /// A bounding volume hierarchy over a fixed list of boxes, none of them empty, at most 2^32 - 1. It is loaded from the
 /// top, each time with the cut that the fewest boxes cross (Garcia, Lopez, Leutenegger: A greedy algorithm for bulk
@@ -107,4 +107,4 @@ template<typename F> void BoxIndex::each_that_meets(const Box& region, F&& f, st
     if (looked_at != nullptr) *looked_at += steps;
 }
 
-}  // namespace kmm::graph
+}  // namespace kmm::boxes

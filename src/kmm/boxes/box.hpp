@@ -7,7 +7,7 @@
 #include "kmm/detail/runtime_core.hpp"
 #include "kmm/utils/checked_math.hpp"
 
-namespace kmm::graph {
+namespace kmm::boxes {
 
 using detail::Box;
 using detail::max_rank;
@@ -87,4 +87,4 @@ template<typename F> void subtract(Box from, const Box& hole, F&& piece) {
 /// `{0...4096, 0...65536}` for the first `rank` axes; `{}` for rank 0.
 std::string to_text(const Box&, std::size_t rank);
 
-}  // namespace kmm::graph
+}  // namespace kmm::boxes

@@ -1,5 +1,5 @@
 // Memories of a runtime by name, and lists with an entry for each.
-#include "kmm/graph/memory_index.hpp"
+#include "kmm/base/memory_index.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,12 +7,12 @@
 #include <random>
 #include <set>
 
-#include "needs_arrays.hpp"
+#include "planned_arrays.hpp"
 
 namespace kmm::plan_test {
 namespace {
 
-TEST(SubmitPlan, of_very_many_halos_each_costs_the_same) {
+TEST(Planner, of_very_many_halos_each_costs_the_same) {
     std::size_t compared[2];
     for (const std::uint32_t doubled : {0u, 1u}) {
         const std::uint32_t count = 5'000 << doubled;
@@ -25,7 +25,7 @@ TEST(SubmitPlan, of_very_many_halos_each_costs_the_same) {
                 array, read, line(std::max<std::int64_t>(0, at - 1), std::min(at + 11, 10 * std::int64_t{count})), i));
             requests.push_back(request(array, write, line(at, at + 10), i));
         }
-        SubmitPlan plan;
+        Planner plan;
         ASSERT_TRUE(plan.make(requests));
         EXPECT_EQ(plan.temporaries().size(), count);
         compared[doubled] = plan.num_compared();
@@ -33,9 +33,9 @@ TEST(SubmitPlan, of_very_many_halos_each_costs_the_same) {
     EXPECT_LT(static_cast<double>(compared[1]), 2.2 * static_cast<double>(compared[0]) + 1);
 }
 
-TEST(SubmitPlan, of_tasks_with_many_accesses_owes_nothing_to_those_before) {
+TEST(Planner, of_tasks_with_many_accesses_owes_nothing_to_those_before) {
     constexpr std::size_t accesses = 24;
-    SubmitPlan plan;  // threads keep one for all their submits
+    Planner plan;  // threads keep one for all their submits
     for (int submit = 0; submit < 1000; submit++) {
         std::vector<std::unique_ptr<TestArray>> arrays;
         std::vector<Request> requests;
@@ -61,7 +61,7 @@ void expect_cost_in_proportion(AccessKind kind, bool is_written, Reason reason, 
         std::vector<Request> requests;
         for (std::uint32_t i = 0; i < count; i++)
             requests.push_back(request(array, kind, region_of(i, 10 * std::int64_t{count}), i));
-        SubmitPlan plan;
+        Planner plan;
         EXPECT_EQ(plan.make(requests), reason == Reason::none);
         EXPECT_EQ(plan.refusal().reason, reason);
         cost[doubled] = plan.num_compared() + plan.num_listed();
@@ -73,14 +73,14 @@ void expect_cost_in_proportion(AccessKind kind, bool is_written, Reason reason, 
 const auto the_whole = [](std::uint32_t, std::int64_t size) { return line(0, size); };
 const auto as_far_as_itself = [](std::uint32_t i, std::int64_t) { return line(0, 10 * std::int64_t{i} + 10); };
 
-TEST(SubmitPlan, a_region_that_many_tasks_read_has_its_pieces_once) {
+TEST(Planner, a_region_that_many_tasks_read_has_its_pieces_once) {
     expect_cost_in_proportion(read, true, Reason::none, the_whole);
     TestArray array(100, 10);
     array.all_written();
     std::vector<Request> requests;
     for (std::uint32_t i = 0; i < 30; i++)
         requests.push_back(request(array, read, line(0, 100), i, i % 3 == 2 ? gpu : host));
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make(requests));
     ASSERT_EQ(plan.temporaries().size(), 2u) << "one in each memory";
     for (std::uint32_t i = 0; i < 30; i++) EXPECT_EQ(plan.needs()[i].temporary, i % 3 == 2 ? 1u : 0u);
@@ -88,19 +88,19 @@ TEST(SubmitPlan, a_region_that_many_tasks_read_has_its_pieces_once) {
     EXPECT_EQ(plan.num_listed(), 2u * 10 + 2);
 }
 
-TEST(SubmitPlan, that_many_tasks_write_a_region_of_many_chunks_is_refused_without_a_list_of_them) {
+TEST(Planner, that_many_tasks_write_a_region_of_many_chunks_is_refused_without_a_list_of_them) {
     for (const AccessKind kind : {write, overwrite}) {
         expect_cost_in_proportion(kind, true, Reason::conflict, the_whole);
         expect_cost_in_proportion(kind, true, Reason::conflict, as_far_as_itself);
     }
 }
 
-TEST(SubmitPlan, that_many_tasks_read_what_was_never_written_is_refused_without_a_list_of_it) {
+TEST(Planner, that_many_tasks_read_what_was_never_written_is_refused_without_a_list_of_it) {
     expect_cost_in_proportion(read, false, Reason::unwritten, the_whole);
     expect_cost_in_proportion(read, false, Reason::unwritten, as_far_as_itself);
 }
 
-TEST(SubmitPlan, the_first_of_many_requests_that_reads_what_was_never_written_is_named) {
+TEST(Planner, the_first_of_many_requests_that_reads_what_was_never_written_is_named) {
     constexpr std::uint32_t count = 40;
     TestArray array(10 * count, 10);
     for (std::uint32_t chunk = 0; chunk < count; chunk++)
@@ -113,7 +113,7 @@ TEST(SubmitPlan, the_first_of_many_requests_that_reads_what_was_never_written_is
                                        : i >= first_whole  ? line(0, 10 * count)
                                                            : line(50, 70),
                                        i));
-        SubmitPlan plan;
+        Planner plan;
         EXPECT_FALSE(plan.make(requests));
         return plan;
     };
@@ -124,7 +124,7 @@ TEST(SubmitPlan, the_first_of_many_requests_that_reads_what_was_never_written_is
     expect_refused(make(5, 7), Reason::unwritten, 5);
 }
 
-TEST(SubmitPlan, of_very_many_accesses_of_one_task_each_that_is_first_of_its_chunk_is_found) {
+TEST(Planner, of_very_many_accesses_of_one_task_each_that_is_first_of_its_chunk_is_found) {
     constexpr std::uint32_t count = 3'000;
     TestArray array(10 * count, 10), other(10, 10);
     array.all_written();
@@ -141,7 +141,7 @@ TEST(SubmitPlan, of_very_many_accesses_of_one_task_each_that_is_first_of_its_chu
             regions.push_back(at);
         }
     }
-    SubmitPlan plan;
+    Planner plan;
     ASSERT_TRUE(plan.make(requests));
     std::size_t num_first = 0;
     for (std::size_t begin = 0; begin < requests.size(); begin += count + 1) {
@@ -156,20 +156,20 @@ TEST(SubmitPlan, of_very_many_accesses_of_one_task_each_that_is_first_of_its_chu
     EXPECT_LT(num_first, requests.size() - 1000) << "many are used again";
 }
 
-TEST(SubmitPlan, of_a_task_that_reads_very_many_regions_across_chunks_none_is_chosen_late) {
+TEST(Planner, of_a_task_that_reads_very_many_regions_across_chunks_none_is_chosen_late) {
     for (const std::uint32_t count : {16u, 17u}) {
         TestArray array(10 * (count + 1), 10);
         array.all_written();
         std::vector<Request> requests;
         for (std::uint32_t i = 0; i < count; i++)
             requests.push_back(request(array, read, line(10 * i + 5, 10 * i + 15), 0, gpu));
-        SubmitPlan plan;
+        Planner plan;
         ASSERT_TRUE(plan.make(requests));
         for (const Temporary& t : plan.temporaries()) EXPECT_EQ(t.chosen_late, count == 16u);
     }
 }
 
-TEST(SubmitPlan, naming_a_conflict_of_the_last_of_many_costs_in_proportion) {
+TEST(Planner, naming_a_conflict_of_the_last_of_many_costs_in_proportion) {
     expect_cost_in_proportion(overwrite, false, Reason::conflict, [](std::uint32_t i, std::int64_t size) {
         const std::int64_t at = 10 * std::int64_t{i};
         return at + 20 == size ? line(at + 5, at + 15) : line(at, at + 10);
