@@ -206,6 +206,7 @@ TEST(Row018, every_call_in_the_child_of_a_fork_is_refused) {
         expect_closed([&] { rt.wait(event); });
         expect_closed([&] { (void)rt.stats(); });
         expect_closed([&] { (void)rt.report(); });
+        expect_closed([&] { (void)rt.plan_text(); });
         expect_closed([&] { rt.worker().trim_memory(); });
         expect_closed([&] { (void)rt.worker().is_idle(); });
         expect_closed([&] { rt.close(); });

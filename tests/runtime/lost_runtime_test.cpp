@@ -98,6 +98,7 @@ TEST(LostRuntime, when_not_even_the_reserve_is_left_every_call_throws_and_no_thr
         EXPECT_THROW(x.copy_from(values), kmm::OutOfMemory);
         EXPECT_THROW(x.synchronize(), kmm::OutOfMemory);
         EXPECT_THROW((void)rt.report(), kmm::OutOfMemory);
+        EXPECT_THROW((void)rt.plan_text(), kmm::OutOfMemory);
         EXPECT_THROW((void)rt.stats(), kmm::OutOfMemory);
         EXPECT_THROW(rt.trim_memory(), kmm::OutOfMemory);
         EXPECT_THROW(rt.synchronize(), kmm::OutOfMemory);

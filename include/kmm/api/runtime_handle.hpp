@@ -282,6 +282,15 @@ class RuntimeHandle {
     std::string report(ReportFormat format = ReportFormat::Text) const {
         return detail::runtime_report(*core_, format);
     }
+    /// What is pending, in the order of submission: each task that has not finished, and each transfer and join of the
+    /// library's own (numbers with an h): its number and name, where it runs, how far it is, the chunks that it uses,
+    /// and which pending tasks it comes after: because it needs their data, or in order only (a write after a read).
+    /// `Dot` is a digraph for Graphviz: edges of data are solid, those of order only dashed. All of one moment, and all
+    /// of it: O(pending tasks + their uses and edges + numbers since the oldest one). The runtime schedules nothing
+    /// while they are collected. Any thread, also in a task; does not wait for tasks; throws nothing of its own.
+    std::string plan_text(PlanFormat format = PlanFormat::Text) const {
+        return detail::runtime_plan_text(*core_, format);
+    }
     /// Gives memory that no array uses back to the driver and the system: pinned segments, the end of each device's
     /// range, records of tasks, what threads keep for their next submit. Blocks for them; tasks go on meanwhile, and
     /// what is needed later is taken again. CL.

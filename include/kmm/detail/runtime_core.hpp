@@ -27,6 +27,7 @@ class DeviceResource;
 struct RuntimeStats;
 enum struct EventStatus { Pending, Succeeded, Failed };
 enum struct ReportFormat { Text, Json };
+enum struct PlanFormat { Text, Dot };
 
 namespace plan {
 class Layout;
@@ -245,6 +246,7 @@ void runtime_trim(RuntimeCore&);
 void runtime_trace(RuntimeCore&, const std::string& path);
 RuntimeStats runtime_stats(RuntimeCore&);
 std::string runtime_report(RuntimeCore&, ReportFormat);
+std::string runtime_plan_text(RuntimeCore&, PlanFormat);
 MemoryId runtime_memory_for_address(RuntimeCore&, const void* address);
 /// Whether kernels compiled for `mode` can run on this runtime's driver; NA naming file, both modes and the remedy if
 /// not.

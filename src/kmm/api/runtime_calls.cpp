@@ -99,6 +99,11 @@ std::string runtime_report(RuntimeCore& core, ReportFormat format) {
     return core.report(format);
 }
 
+std::string runtime_plan_text(RuntimeCore& core, PlanFormat format) {
+    core.books().check_usable();
+    return core.plan_text(format);
+}
+
 MemoryId runtime_memory_for_address(RuntimeCore& core, const void* address) {
     core.books().check_usable();
     driver::PointerInfo info;

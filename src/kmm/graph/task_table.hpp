@@ -56,8 +56,11 @@ class TaskTable {
     }
     /// Calls `f(Task&)` for every task that is not settled. O(numbers from the first of them on): for failures and
     /// texts only.
-    template<typename F> void for_each(F&& f) {
-        for (Series* const series : {&ordered_, &helpers_}) series->for_each(f);
+    template<typename F> void for_each(F&& f) { for_each_up_to(last(), last_helper(), f); }
+    /// Likewise, of those that had numbers when `last` and `last_helper` were these.
+    template<typename F> void for_each_up_to(TaskNumber last, TaskNumber last_helper, F&& f) {
+        ordered_.for_each_up_to(last, f);
+        helpers_.for_each_up_to(last_helper - first_helper, f);
     }
 
     // ---- any thread
@@ -115,8 +118,7 @@ class TaskTable {
             return entry(number).load(std::memory_order_acquire);
         }
         void remove(TaskNumber number) noexcept;
-        template<typename F> void for_each(F& f) {
-            const TaskNumber end = last();
+        template<typename F> void for_each_up_to(TaskNumber end, F& f) {
             for (TaskNumber n = settled_up_to() + 1; n <= end; ++n)
                 if (Task* const t = find(n)) f(*t);
         }

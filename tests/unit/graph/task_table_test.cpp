@@ -151,4 +151,21 @@ TEST(TaskTable, of_all_tasks_those_are_listed_that_have_not_settled) {
     EXPECT_EQ(listed, (std::vector<TaskNumber>{7, 1007, 2007, kmm::graph::first_helper + 1}));
 }
 
+TEST(TaskTable, tasks_that_took_their_numbers_later_can_be_left_out_of_a_list) {
+    TaskTable table;
+    std::deque<Task> records(6);
+    auto add = [&, next = records.begin()]() mutable {
+        (void)table.add(&*next++);
+        (void)table.add_helper(&*next++);
+    };
+    add();
+    add();
+    const TaskNumber last = table.last(), last_helper = table.last_helper();
+    add();
+    table.remove(1);
+    std::vector<TaskNumber> listed;
+    table.for_each_up_to(last, last_helper, [&](Task& t) { listed.push_back(t.number); });
+    EXPECT_EQ(listed, (std::vector<TaskNumber>{2, kmm::graph::first_helper + 1, kmm::graph::first_helper + 2}));
+}
+
 }  // namespace

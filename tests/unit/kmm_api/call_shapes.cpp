@@ -201,6 +201,7 @@ inline void events(const kmm::RuntimeHandle& rt, kmm::EventId e) {
     static_cast<void>(worker.is_idle() || worker.query_event(e, std::chrono::system_clock::now()));
     worker.make_progress();
     static_cast<void>(rt.report(kmm::ReportFormat::Json));
+    static_cast<void>(rt.plan_text() + rt.plan_text(kmm::PlanFormat::Dot));
 }
 
 }  // namespace call_shapes

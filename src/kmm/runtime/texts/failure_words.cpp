@@ -80,14 +80,13 @@ void FailureWords::note_thrown_by_kernel(graph::Task& task, std::exception_ptr t
         static_cast<int>(task.memory.device()));
 }
 
-std::string FailureWords::task_text(const graph::Task& task) const {
-    if (task.kind == graph::TaskKind::transfer)
-        return driver::format("a transfer for {}", text_of(describe_failure(task).task));
+std::string FailureWords::task_text(const TaskName& task) const {
+    const TaskFailure who = describe_failure(task.trace);
+    if (task.kind == graph::TaskKind::transfer) return driver::format("a transfer for {}", text_of(who.task));
     if (graph::is_helper(task.number))
-        return driver::format("a join of {}", driver::count_text(task.predecessors.size(), "task"));
+        return driver::format("a join of {}", driver::count_text(task.num_predecessors, "task"));
     if (task.kind == graph::TaskKind::join)
         return driver::format("the {} {}", task.is_barrier ? "barrier" : "join", task.number);
-    const TaskFailure who = describe_failure(task);
     return driver::format("{} on {}", text_of(who.task), who.place);
 }
 

@@ -33,6 +33,23 @@ std::exception_ptr worded_once(locks::Mutex& mutex, std::exception_ptr* kept, Ma
     return *kept;
 }
 
+/// What a text calls a task, copied under the baton: the text may be made after the record was recycled.
+struct TaskName {
+    explicit TaskName(const graph::Task& task) noexcept
+        : number(task.number),
+          kind(task.kind),
+          is_barrier(task.is_barrier),
+          num_predecessors(task.predecessors.size()) {
+        task.trace(trace);
+    }
+
+    graph::TaskTrace trace;
+    graph::TaskNumber number;  ///< a helper's own
+    graph::TaskKind kind;
+    bool is_barrier;
+    std::size_t num_predecessors;  ///< settled ones included
+};
+
 class FailureWords final : public engine::ErrorMaker {
   public:
     FailureWords(const Platform& platform, const TaskBooks& books) noexcept : platform_(platform), books_(books) {}
@@ -47,7 +64,8 @@ class FailureWords final : public engine::ErrorMaker {
     TaskFailure describe_failure(const graph::Task& task) const;  ///< the task in words, without a cause
     TaskFailure describe_failure(const graph::TaskTrace& task) const;
     /// task "axpy" chunk 3 of 10 on GPU 1
-    std::string task_text(const graph::Task& task) const;
+    std::string task_text(const TaskName& task) const;
+    std::string task_text(const graph::Task& task) const { return task_text(TaskName(task)); }
 
     // engine::ErrorMaker
     std::exception_ptr device_error(std::uint32_t device, driver::Status status, const char* attempted) override;

@@ -7,21 +7,17 @@
 #include "driver/byte_size.hpp"
 #include "kmm/base/text.hpp"
 #include "kmm/runtime/texts/shortage_words.hpp"
+#include "kmm/runtime/texts/task_stage.hpp"
 
 namespace kmm::detail {
 
 namespace {
 
 using graph::Task;
-using graph::TaskKind;
 using graph::TaskState;
 
 constexpr std::size_t most_predecessors = 3;
 constexpr std::size_t most_tasks = 5;
-
-std::string lanes_text(const Task& task) {
-    return driver::format("waits for {} lanes of devices to reach what it needs", task.function.unpassed_fences);
-}
 
 }  // namespace
 
@@ -56,25 +52,22 @@ std::string WhoWaits::predecessors_text(const Task& task) {
 }
 
 std::string WhoWaits::waits_for_text(const Task& task, const schedule::Scheduler& scheduler) {
-    const bool in_user_code = task.in_user_code.load(std::memory_order_relaxed);
-    switch (task.state.load(std::memory_order_relaxed)) {
-    case TaskState::settled: return "is done";
-    case TaskState::launching:
-        if (task.function.unpassed_fences != 0) return lanes_text(task);
-        return in_user_code ? "its device function is running"
-                            : "waits for a launcher thread, or for work that its inputs come from to be handed out";
-    case TaskState::issued:
-        if (task.kind != TaskKind::host && task.lane != graph::LaneId::none)
-            return "was handed to the device, which has not finished it";
-        if (task.function.unpassed_fences != 0) return lanes_text(task);
-        return in_user_code ? "its host function is running" : "waits for a thread of the host pool";
-    case TaskState::ready:
-        if (scheduler.is_held_back(task)) return "is held back: earlier tasks need the memory that it would take";
-        if (!task.blocked) return "is ready and waits for its turn";
-        if (!scheduler.waits_for_memory(task)) return "waits for a task that still holds one of its chunks";
-        return memory_text(task, scheduler.residency());
-    case TaskState::executed: return "has run; waits for " + predecessors_text(task);
-    case TaskState::waiting: break;
+    const bool on_launcher = task.state.load(std::memory_order_relaxed) == TaskState::launching;
+    switch (stage_of(task, scheduler)) {
+    case TaskStage::waiting: break;
+    case TaskStage::held_back: return "is held back: earlier tasks need the memory that it would take";
+    case TaskStage::ready: return "is ready and waits for its turn";
+    case TaskStage::waits_for_chunk: return "waits for a task that still holds one of its chunks";
+    case TaskStage::waits_for_memory: return memory_text(task, scheduler.residency());
+    case TaskStage::waits_for_lanes:
+        return driver::format("waits for {} lanes of devices to reach what it needs", task.function.unpassed_fences);
+    case TaskStage::waits_for_thread:
+        return on_launcher ? "waits for a launcher thread, or for work that its inputs come from to be handed out"
+                           : "waits for a thread of the host pool";
+    case TaskStage::in_function: return on_launcher ? "its device function is running" : "its host function is running";
+    case TaskStage::on_device: return "was handed to the device, which has not finished it";
+    case TaskStage::executed: return "has run; waits for " + predecessors_text(task);
+    case TaskStage::settled: return "is done";
     }
     return "waits for " + predecessors_text(task);
 }
