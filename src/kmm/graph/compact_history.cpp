@@ -44,6 +44,21 @@ bool CompactHistory::read_part(const Box& region, TaskNumber task, Edges& predec
 }
 
 template<typename Edges>
+void CompactHistory::come_after_part_readers(TaskNumber task, Edges& predecessors, const Past& past) const {
+    const auto is_before = [&](TaskNumber reader) { return reader != task && !past.is_forgotten(reader); };
+    // Beyond the room that a task's record has for edges, the list grows once instead of several times.
+    constexpr std::size_t few = 4;
+    if (part_readers_->size() > few) {
+        std::size_t count = 0;
+        part_readers_->each_task([&](TaskNumber reader) { count += is_before(reader) ? 1 : 0; });
+        make_room_for_more(predecessors, count);
+    }
+    part_readers_->each_task([&](TaskNumber reader) {
+        if (is_before(reader)) add_predecessor(predecessors, reader, false);
+    });
+}
+
+template<typename Edges>
 bool CompactHistory::write_whole(TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past) {
     if (detail_) return false;
     const auto come_after = [&](TaskNumber number, bool data) {
@@ -52,7 +67,7 @@ bool CompactHistory::write_whole(TaskNumber task, bool keeps_content, Edges& pre
     if (is_whole_) come_after(writer_, keeps_content);
     for (std::size_t i = 0; i < num_readers_; ++i) come_after(readers_[i], false);
     if (part_readers_) {
-        part_readers_->each([&](TaskNumber reader, const Box&) { come_after(reader, false); });
+        come_after_part_readers(task, predecessors, past);
         // As long as there are some between two writes their memory stays.
         if (part_readers_->size() == 0)
             part_readers_.reset();
@@ -108,7 +123,7 @@ void CompactHistory::users(Predecessors& tasks, const Past& past) const {
     };
     if (is_whole_) add(writer_, true);
     for (std::size_t i = 0; i < num_readers_; ++i) add(readers_[i], false);
-    if (part_readers_) part_readers_->each([&](TaskNumber reader, const Box&) { add(reader, false); });
+    if (part_readers_) part_readers_->each_task([&](TaskNumber reader) { add(reader, false); });
 }
 
 }  // namespace kmm::graph

@@ -62,8 +62,8 @@ class CompactHistory {
 
   private:
     static constexpr std::size_t most_readers = 4;  // what 64 bytes leave room for
-    // More of them need a ChunkHistory.
-    static constexpr std::size_t most_part_readers = 16;
+    // More of them need a ChunkHistory, which makes fewer of them.
+    static constexpr std::size_t most_part_readers = ChunkHistory::max_part_readers;
 
     template<typename BoxOf> ChunkHistory& detail(BoxOf&& box) {
         if (!detail_) make_detail(box());
@@ -75,6 +75,8 @@ class CompactHistory {
     bool read_part(const Box& region, TaskNumber task, Edges& predecessors, const Past& past);
     template<typename Edges>
     bool write_whole(TaskNumber task, bool keeps_content, Edges& predecessors, const Past& past);
+    template<typename Edges>
+    void come_after_part_readers(TaskNumber task, Edges& predecessors, const Past& past) const;
     void make_detail(const Box& box);
     void become_whole(TaskNumber writer) noexcept;
 

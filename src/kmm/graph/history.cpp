@@ -52,7 +52,7 @@ void ChunkHistory::insert(const Box& box, const Uses& uses) {
     segments_.push_back({box, uses});
     if (segments_.size() <= few_segments) return;
     many_.make(rank_);
-    if (part_readers_) part_readers_->each([this](TaskNumber reader, const Box&) { note_use(reader); });
+    if (part_readers_) part_readers_->each_task([this](TaskNumber reader) { note_use(reader); });
     for (const Segment& s : segments_) insert_in_tree(s.box, s.value);
     Vector<Segment>().swap(segments_);
 }
@@ -403,7 +403,7 @@ void ChunkHistory::users(Predecessors& tasks, const Past& past) const {
         add(s.value.writer, true);
         each_reader(s.value, [&](TaskNumber reader) { add(reader, false); });
     });
-    if (part_readers_) part_readers_->each([&](TaskNumber reader, const Box&) { add(reader, false); });
+    if (part_readers_) part_readers_->each_task([&](TaskNumber reader) { add(reader, false); });
     if (!many_) return;
     for (const SharedRead& s : many_->shared)
         for (const TaskNumber reader : s.readers) add(reader, false);

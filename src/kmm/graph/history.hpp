@@ -42,6 +42,10 @@ class Past {
 
 class ChunkHistory {
   public:
+    // Of more readers of parts than this, the older ones count as readers of each segment that they have read in. A
+    // brick of a stencil in three dimensions has 26 neighbours.
+    static constexpr std::size_t max_part_readers = 32;
+
     /// Of a chunk of an array of this rank: axes beyond it are not looked at.
     explicit ChunkHistory(std::size_t rank = boxes::max_rank) noexcept : rank_(rank) {}
     /// Whether anything of the chunk was ever written.
@@ -167,8 +171,6 @@ class ChunkHistory {
 
     // More readers than this are replaced by one join of them: a later write then has few predecessors.
     static constexpr std::size_t max_readers = 8;
-    // Of more readers of parts than this, the older ones count as readers of each segment that they have read in.
-    static constexpr std::size_t max_part_readers = 32;
     // Most shared regions of a chunk. Beyond it the oldest is dropped, and its readers count as readers of parts.
     static constexpr std::size_t max_shared = 4;
     // Up to here comparing with each segment costs less than a tree.
@@ -196,6 +198,11 @@ template<typename Edges> void add_predecessor(Edges& predecessors, TaskNumber nu
     }
     predecessors.emplace_back(number, data);
 }
+/// Before `count` calls of `add_predecessor`: the list grows at once, if it must, to what they and one use more need.
+inline void make_room_for_more(TaskEdges& predecessors, std::size_t count) {
+    if (predecessors.size() + count > predecessors.capacity()) predecessors.reserve_more(count + edges_of_use);
+}
+inline void make_room_for_more(Predecessors&, std::size_t) {}
 /// Sorts by number and drops duplicates. O(n log n).
 template<typename Edges> void make_unique(Edges& predecessors) {
     std::sort(predecessors.begin(), predecessors.end(), [](const Predecessor& a, const Predecessor& b) {

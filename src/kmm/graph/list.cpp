@@ -1,5 +1,6 @@
 #include "kmm/graph/list.hpp"
 
+#include <cstring>
 #include <new>
 
 namespace kmm::graph {
@@ -22,6 +23,21 @@ void* RecordMemory::take_block(std::size_t bytes, std::size_t alignment, bool fr
     auto* const memory = reinterpret_cast<std::byte*>(first) + header;
     // The header lies right before what is taken.
     blocks_ = new (memory - sizeof(Block)) Block{blocks_, all, begin};
+    return memory;
+}
+
+void* RecordMemory::take_more(void* before, std::size_t bytes_before, std::size_t used_bytes, std::size_t bytes,
+                              std::size_t alignment, bool from_reserve) {
+    Block* const latest = blocks_;
+    void* const memory = take(bytes, alignment, from_reserve);
+    std::memcpy(memory, before, used_bytes);
+    if (latest == nullptr || before != latest + 1) return memory;
+    // A block may hold more than this piece: several lists that were made together.
+    if (static_cast<std::byte*>(before) + bytes_before != static_cast<std::byte*>(latest->begin) + latest->bytes)
+        return memory;
+    const Block over = *latest;
+    (blocks_ == latest ? blocks_ : blocks_->next) = over.next;
+    HostReserve::release(over.begin, over.bytes);
     return memory;
 }
 

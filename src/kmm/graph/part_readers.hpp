@@ -17,42 +17,45 @@ namespace kmm::graph {
 
 using boxes::Box;
 
-/// A short list, oldest first; a box takes 8 bytes for each axis, or 16 where some side is 2^31 or more elements away
-/// from the first box's begin. Every call costs O(readers).
+/// A short list, oldest first. An entry takes 4 bytes, and 4 for each axis, as long as all boxes are within 2^15 elements
+/// of the first one's begin and all numbers within 2^31 of the first; else 8 bytes, and 8 for each axis, or 16 where some
+/// side is 2^31 or more elements away. Every call costs O(readers).
 class PartReaders {
   public:
     /// Axes from `rank` on are not looked at.
-    explicit PartReaders(std::size_t rank) noexcept : rank_(rank) {}
+    explicit PartReaders(std::size_t rank) noexcept : rank_(static_cast<std::uint8_t>(rank)) {}
 
-    void clear() noexcept { data_.clear(); }
-    std::size_t size() const noexcept { return data_.empty() ? 0 : (data_.size() - origin_words()) / entry_words(); }
+    void clear() noexcept { data_.clear(), size_ = 0; }
+    std::size_t size() const noexcept { return size_; }
+    /// Memory of the list, for tests.
+    std::size_t capacity_bytes() const noexcept { return data_.capacity() * sizeof(Word); }
     /// Throws std::bad_alloc, with nothing done.
     void add(const Box& box, TaskNumber task) {
-        if (data_.empty()) {
-            data_.reserve(origin_words() + narrow_words() * few);
-            data_.resize(origin_words());
-            for (std::size_t k = 0; k < rank_; ++k) put_long(2 * k, box.begin[k]);
-            is_wide_ = false;
-        }
-        if (!is_wide_ && !is_narrow(box)) widen();
+        if (size_ == 0) begin(box, task);
+        if (const Width width = width_for(box, task); width > width_) [[unlikely]]
+            widen(width);
         const std::size_t words = data_.size() + entry_words();
         // Grows by half instead of doubling: an array has one list for each chunk.
         if (words > data_.capacity()) data_.reserve(data_.size() + std::max(few, size() / 2) * entry_words());
         data_.resize(words);
-        put(size() - 1, box, task);
+        put(size_++, box, task);
     }
     /// Whether the last entry is this task's, and contains the box.
     bool was_read_last_by(const Box& box, TaskNumber task) const noexcept {
-        return size() != 0 && task_of(size() - 1) == task && boxes::contains(box_of(size() - 1), box, rank_);
+        return size_ != 0 && task_of(size_ - 1) == task && boxes::contains(box_of(size_ - 1), box, rank_);
     }
     /// Calls `f(task, box)` for each.
     template<typename F> void each(F&& f) const {
-        for (std::size_t i = 0; i < size(); ++i) f(task_of(i), box_of(i));
+        for (std::size_t i = 0; i < size_; ++i) f(task_of(i), box_of(i));
+    }
+    /// Calls `f(task)` for each.
+    template<typename F> void each_task(F&& f) const {
+        for (std::size_t i = 0; i < size_; ++i) f(task_of(i));
     }
     /// Drops those for which `drops(task)` holds.
     template<typename F> void drop_if(F&& drops) {
         std::size_t kept = 0;
-        for (std::size_t i = 0; i < size(); ++i)
+        for (std::size_t i = 0; i < size_; ++i)
             if (!drops(task_of(i))) move(i, kept++);
         keep(kept);
     }
@@ -60,14 +63,14 @@ class PartReaders {
     template<typename F> void shorten(std::size_t most, F&& f) {
         const std::size_t count = size() - std::min(most, size());
         for (std::size_t i = 0; i < count; ++i) f(task_of(i), box_of(i));
-        for (std::size_t i = count; i < size(); ++i) move(i, i - count);
+        for (std::size_t i = count; i < size_; ++i) move(i, i - count);
         keep(size() - count);
     }
     /// Called for a write of `region`: calls `f(task)` for each reader of an element of it. Drops entries inside the
     /// region, and shrinks one whose rest is a single box.
     template<typename F> void cut(const Box& region, F&& f) {
         std::size_t kept = 0;
-        for (std::size_t i = 0; i < size(); ++i) {
+        for (std::size_t i = 0; i < size_; ++i) {
             const Box box = box_of(i);
             if (boxes::overlaps(box, region, rank_)) {
                 f(task_of(i));
@@ -83,68 +86,105 @@ class PartReaders {
     }
 
   private:
+    using Word = std::uint16_t;
+    /// Words of each distance; in the narrowest form the task's number is one as well, of two words.
+    enum class Width : std::uint8_t { narrow = 1, wide = 2, widest = 4 };
     static constexpr std::size_t few = 4;  // least growth, in entries
 
-    // First the origin, two words for each axis. Then the entries: the task's number in two words, then begin and end
-    // of each axis, as distances from the origin, in one word each; with `is_wide_` in two.
-    std::size_t origin_words() const noexcept { return 2 * rank_; }
-    std::size_t narrow_words() const noexcept { return 2 + 2 * rank_; }
-    std::size_t entry_words() const noexcept { return 2 + (is_wide_ ? 4 : 2) * rank_; }
-    std::size_t place_of(std::size_t i) const noexcept { return origin_words() + i * entry_words(); }
-    std::int64_t long_at(std::size_t at) const noexcept {
-        std::int64_t value;
+    // First the origin and the base, four words for each axis and for a task's number. Then the entries: the number, then
+    // begin and end of each axis, as distances from the origin.
+    std::size_t head_words() const noexcept { return 4 * std::size_t{rank_} + 4; }
+    static std::size_t task_words(Width width) noexcept { return width == Width::narrow ? 2 : 4; }
+    std::size_t entry_words(Width width) const noexcept {
+        return task_words(width) + 2 * static_cast<std::size_t>(width) * rank_;
+    }
+    std::size_t entry_words() const noexcept { return entry_words(width_); }
+    std::size_t place_of(std::size_t i) const noexcept { return head_words() + i * entry_words(); }
+    template<typename T> T value_at(std::size_t at) const noexcept {
+        T value;
         std::memcpy(&value, data_.data() + at, sizeof value);
         return value;
     }
-    void put_long(std::size_t at, std::int64_t value) noexcept { std::memcpy(data_.data() + at, &value, sizeof value); }
-    bool is_narrow(const Box& box) const noexcept {
-        constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    template<typename T> void put_at(std::size_t at, std::int64_t value) noexcept {
+        const auto narrowed = static_cast<T>(value);
+        std::memcpy(data_.data() + at, &narrowed, sizeof narrowed);
+    }
+    std::int64_t origin(std::size_t axis) const noexcept { return value_at<std::int64_t>(4 * axis); }
+    TaskNumber base() const noexcept { return value_at<TaskNumber>(4 * std::size_t{rank_}); }
+    static std::int64_t distance(TaskNumber task, TaskNumber from) noexcept {
+        return static_cast<std::int64_t>(task - from);
+    }
+
+    /// The first entry is about to be added to an empty list.
+    void begin(const Box& box, TaskNumber task) {
+        if (data_.capacity() == 0) data_.reserve(head_words() + entry_words(Width::narrow) * few);
+        data_.resize(head_words());
+        for (std::size_t k = 0; k < rank_; ++k) put_at<std::int64_t>(4 * k, box.begin[k]);
+        put_at<TaskNumber>(4 * std::size_t{rank_}, static_cast<std::int64_t>(task));
+        width_ = Width::narrow;
+    }
+    /// The least that the entry needs.
+    Width width_for(const Box& box, TaskNumber task) const noexcept {
+        const auto fits = [](std::int64_t low, std::int64_t high, auto most) {
+            return low >= -std::int64_t{most} && high <= std::int64_t{most};
+        };
+        std::int64_t low = 0, high = 0;
         for (std::size_t k = 0; k < rank_; ++k) {
-            const std::int64_t origin = long_at(2 * k);
-            if (box.begin[k] < origin - most || box.end[k] > origin + most) return false;
+            low = std::min(low, box.begin[k] - origin(k));
+            high = std::max(high, box.end[k] - origin(k));
         }
-        return true;
+        const std::int64_t later = distance(task, base());
+        if (fits(low, high, std::numeric_limits<std::int16_t>::max()) &&
+            fits(later, later, std::numeric_limits<std::int32_t>::max())) [[likely]]
+            return Width::narrow;
+        return fits(low, high, std::numeric_limits<std::int32_t>::max()) ? Width::wide : Width::widest;
     }
     /// Throws std::bad_alloc, with nothing done.
-    void widen() {
+    void widen(Width width) {
         PartReaders wide(rank_);
-        wide.data_.reserve(origin_words() + (size() + 1) * (2 + 4 * rank_));
-        wide.data_.assign(data_.begin(), data_.begin() + static_cast<std::ptrdiff_t>(origin_words()));
-        wide.is_wide_ = true;
-        each([&wide](TaskNumber task, const Box& box) { wide.add(box, task); });
+        wide.width_ = width;
+        wide.data_.reserve(head_words() + (size() + 1) * entry_words(width));
+        wide.data_.assign(data_.begin(), data_.begin() + static_cast<std::ptrdiff_t>(head_words()));
+        wide.data_.resize(head_words() + size() * entry_words(width));
+        each([&wide](TaskNumber task, const Box& box) { wide.put(wide.size_++, box, task); });
         *this = std::move(wide);
     }
-    TaskNumber task_of(std::size_t i) const noexcept { return static_cast<TaskNumber>(long_at(place_of(i))); }
+    TaskNumber task_of(std::size_t i) const noexcept {
+        const std::size_t at = place_of(i);
+        if (width_ == Width::narrow) [[likely]]
+            return base() + static_cast<TaskNumber>(std::int64_t{value_at<std::int32_t>(at)});
+        return value_at<TaskNumber>(at);
+    }
     Box box_of(std::size_t i) const noexcept {
-        std::size_t at = place_of(i) + 2;
+        const std::size_t at = place_of(i) + task_words(width_);
+        if (width_ == Width::narrow) [[likely]]
+            return box_at<std::int16_t>(at);
+        return width_ == Width::wide ? box_at<std::int32_t>(at) : box_at<std::int64_t>(at);
+    }
+    template<typename Side> Box box_at(std::size_t at) const noexcept {
+        constexpr std::size_t words = sizeof(Side) / sizeof(Word);
         Box box;
         for (std::size_t k = 0; k < rank_; ++k) {
-            const std::int64_t origin = long_at(2 * k);
-            box.begin[k] = origin + take(&at);
-            box.end[k] = origin + take(&at);
+            box.begin[k] = origin(k) + value_at<Side>(at + 2 * k * words);
+            box.end[k] = origin(k) + value_at<Side>(at + (2 * k + 1) * words);
         }
         return box;
     }
-    std::int64_t take(std::size_t* at) const noexcept {
-        const std::int64_t value = is_wide_ ? long_at(*at) : data_[*at];
-        *at += is_wide_ ? 2 : 1;
-        return value;
-    }
     void put(std::size_t i, const Box& box, TaskNumber task) noexcept {
-        std::size_t at = place_of(i);
-        put_long(at, static_cast<std::int64_t>(task));
-        at += 2;
-        const auto put_side = [&](std::int64_t distance) {
-            if (is_wide_)
-                put_long(at, distance);
-            else
-                data_[at] = static_cast<std::int32_t>(distance);
-            at += is_wide_ ? 2 : 1;
-        };
+        const std::size_t at = place_of(i);
+        if (width_ == Width::narrow) [[likely]] {
+            put_at<std::int32_t>(at, distance(task, base()));
+            return put_box<std::int16_t>(at + task_words(width_), box);
+        }
+        put_at<TaskNumber>(at, static_cast<std::int64_t>(task));
+        if (width_ == Width::wide) return put_box<std::int32_t>(at + task_words(width_), box);
+        put_box<std::int64_t>(at + task_words(width_), box);
+    }
+    template<typename Side> void put_box(std::size_t at, const Box& box) noexcept {
+        constexpr std::size_t words = sizeof(Side) / sizeof(Word);
         for (std::size_t k = 0; k < rank_; ++k) {
-            const std::int64_t origin = long_at(2 * k);
-            put_side(box.begin[k] - origin);
-            put_side(box.end[k] - origin);
+            put_at<Side>(at + 2 * k * words, box.begin[k] - origin(k));
+            put_at<Side>(at + (2 * k + 1) * words, box.end[k] - origin(k));
         }
     }
     void move(std::size_t from, std::size_t to) noexcept {
@@ -153,13 +193,16 @@ class PartReaders {
     }
     /// Drops all entries from `count` on.
     void keep(std::size_t count) noexcept {
-        if (data_.empty()) return;
+        if (count == size_) return;
+        size_ = static_cast<std::uint32_t>(count);
         data_.resize(count == 0 ? 0 : place_of(count));
     }
 
-    std::size_t rank_;
-    bool is_wide_ = false;
-    Vector<std::int32_t> data_;
+    Vector<Word> data_;
+    std::uint32_t size_ = 0;
+    std::uint8_t rank_;
+    Width width_ = Width::narrow;
 };
+static_assert(sizeof(PartReaders) == 32);
 
 }  // namespace kmm::graph

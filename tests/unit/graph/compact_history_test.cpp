@@ -16,6 +16,7 @@ using kmm::graph::ChunkHistory;
 using kmm::graph::CompactHistory;
 using kmm::graph::Predecessor;
 using kmm::graph::Predecessors;
+using kmm::graph::Task;
 using kmm::graph::TaskNumber;
 using kmm_test::line;
 
@@ -114,6 +115,32 @@ TEST(CompactHistory, of_a_chunk_of_which_others_read_parts_has_no_detail_for_lon
         if (i % 8 == 7) s.joins.forget(s.last, 0);
     }
     EXPECT_FALSE(s.history.has_detail());
+}
+
+TEST(CompactHistory, of_a_brick_with_26_neighbours_has_no_detail_and_its_writer_as_much_room_as_it_has_edges) {
+    constexpr TaskNumber num_readers = 27;
+    Joins joins;
+    CompactHistory history(1);
+    TaskNumber last = 0;
+    for (int round = 0; round < 3; ++round) {
+        Task writer;
+        writer.make_room(2, true);
+        history.write(whole(), true, whole, ++last, false, writer.predecessors, joins);
+        EXPECT_EQ(writer.predecessors.size(), round == 0 ? 0u : num_readers + 1);
+        EXPECT_EQ(writer.predecessors.capacity(), round == 0 ? 4u : num_readers + 3) << "and two for another use";
+        for (TaskNumber i = 0; i < num_readers; ++i) {
+            Predecessors list;
+            const auto at = static_cast<std::int64_t>(i) % size;
+            history.read(line(at, at + 1), false, whole, ++last, list, joins);
+            EXPECT_EQ(list.size(), 1u);
+        }
+        EXPECT_FALSE(history.has_detail());
+    }
+    joins.forget(last, 0);
+    Task writer;
+    writer.make_room(2, true);
+    history.write(whole(), true, whole, ++last, false, writer.predecessors, joins);
+    EXPECT_EQ(writer.predecessors.capacity(), 4u) << "readers that have settled take no room";
 }
 
 TEST(CompactHistory, has_parts_once_a_part_is_written) {

@@ -7,8 +7,10 @@
 #include <random>
 #include <vector>
 
+#include "blocks_freed.hpp"
 #include "kmm/graph/list.hpp"
 #include "kmm/graph/position.hpp"
+#include "kmm/graph/task.hpp"
 
 namespace {
 
@@ -97,6 +99,40 @@ TEST(List, grows_seldom_however_it_is_appended_to) {
     }
     EXPECT_EQ(r.numbers.size(), 90'000u);
     EXPECT_LE(times_moved, 20u);
+}
+
+TEST(List, gives_the_host_back_what_it_grew_out_of_if_that_was_the_latest_block) {
+    Record r;
+    const int before = kmm_test::blocks_freed;
+    for (std::uint64_t i = 0; i < 1000; ++i) r.numbers.push_back(i);
+    // Capacities are powers of two, of which the record has room for those up to 4.
+    EXPECT_EQ(kmm_test::blocks_freed - before, 7);
+    r.letters.reserve(1000);
+    r.numbers.reserve(2000);
+    EXPECT_EQ(kmm_test::blocks_freed - before, 7) << "the block of the letters is the latest";
+    r.numbers.reserve(3000);
+    EXPECT_EQ(kmm_test::blocks_freed - before, 8);
+    for (std::uint64_t i = 0; i < 1000; ++i) EXPECT_EQ(r.numbers[i], i);
+    r.memory.clear();
+    EXPECT_EQ(kmm_test::blocks_freed - before, 11);
+}
+
+TEST(List, keeps_a_block_that_it_shares_with_lists_that_were_made_together) {
+    kmm::graph::Task task;
+    const int before = kmm_test::blocks_freed;
+    task.make_room(2, true);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+        task.uses.emplace_back().content_at = i;
+        task.views.emplace_back().use = i;
+        task.predecessors.emplace_back(i, true);
+    }
+    task.uses.resize(3);
+    EXPECT_EQ(kmm_test::blocks_freed, before);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(task.uses[i].content_at, i);
+        EXPECT_EQ(task.views[i].use, i);
+        EXPECT_EQ(task.predecessors[i].number, i);
+    }
 }
 
 TEST(RecordMemory, gives_any_alignment) {

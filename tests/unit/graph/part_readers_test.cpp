@@ -1,4 +1,4 @@
-// Readers of parts, against a plain list: also where boxes lie far from each other.
+// Readers of parts, against a plain list: also where boxes or numbers lie far from each other; and what they take.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -31,8 +31,16 @@ void expect_same(const PartReaders& readers, const std::vector<Reader>& expected
     });
 }
 
+struct Spread {
+    std::int64_t of_boxes;
+    TaskNumber of_numbers;
+};
+
 TEST(PartReaders, are_those_of_a_plain_list_near_and_far) {
-    for (const std::int64_t spread : {std::int64_t{10}, std::int64_t{1} << 31, std::int64_t{1} << 61})
+    const std::int64_t narrow = std::int64_t{1} << 15, wide = std::int64_t{1} << 31;
+    for (const auto& [spread, numbers] :
+         {Spread{10, 0}, Spread{narrow, 0}, Spread{wide, 0}, Spread{wide << 30, 0}, Spread{10, TaskNumber{1} << 31},
+          Spread{10, kmm::graph::first_helper}, Spread{wide, kmm::graph::first_helper}})
         for (std::uint64_t seed = 1; seed <= 40; ++seed) {
             std::mt19937_64 random(seed);
             const std::size_t rank = 1 + seed % 4;
@@ -48,6 +56,7 @@ TEST(PartReaders, are_those_of_a_plain_list_near_and_far) {
             PartReaders readers(rank);
             std::vector<Reader> expected;
             for (TaskNumber step = 1; step <= 200; ++step) {
+                const TaskNumber reader = step + (random() % 16 == 0 ? numbers : 0);
                 const Box box = any_box();
                 switch (random() % 8) {
                 case 0: {
@@ -85,14 +94,41 @@ TEST(PartReaders, are_those_of_a_plain_list_near_and_far) {
                     break;
                 }
                 default:
-                    readers.add(box, step);
-                    expected.push_back({step, box});
-                    EXPECT_TRUE(readers.was_read_last_by(box, step));
+                    readers.add(box, reader);
+                    expected.push_back({reader, box});
+                    EXPECT_TRUE(readers.was_read_last_by(box, reader));
                 }
                 expect_same(readers, expected, rank);
+                std::size_t i = 0;
+                readers.each_task([&](TaskNumber task) { EXPECT_EQ(task, expected.at(i++).task); });
+                EXPECT_EQ(i, expected.size());
                 if (HasFatalFailure()) return;
             }
         }
+}
+
+/// The tasks that gather a brick and a border of 1, of the bricks around the one whose readers these are.
+void add_neighbours(PartReaders& readers, TaskNumber first, std::int64_t side) {
+    for (std::int64_t n = 0; n < 27; ++n) {
+        Box box;
+        for (std::int64_t k = 0, left = n; k < 3; ++k, left /= 3) {
+            box.begin[k] = side * (left % 3 == 2 ? 2 : 1) - (left % 3 == 2 ? 1 : 0);
+            box.end[k] = left % 3 == 0 ? side + 1 : 2 * side;
+        }
+        readers.add(box, first + 2 * static_cast<TaskNumber>(n));
+    }
+}
+
+TEST(PartReaders, of_a_brick_with_26_neighbours_take_16_bytes_each) {
+    for (const TaskNumber first : {TaskNumber{1}, kmm::graph::first_helper + (TaskNumber{1} << 40)}) {
+        PartReaders readers(3);
+        add_neighbours(readers, first, 10'000);
+        constexpr std::size_t head_bytes = 32;
+        EXPECT_LE(readers.capacity_bytes(), head_bytes + 27 * 16);
+        readers.clear();
+        add_neighbours(readers, first + 1000, 10'000);
+        EXPECT_LE(readers.capacity_bytes(), head_bytes + 27 * 16) << "the next round finds the room of this one";
+    }
 }
 
 }  // namespace
