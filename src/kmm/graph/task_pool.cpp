@@ -104,11 +104,12 @@ TaskPool::Kind& TaskPool::kind_for(const RecordSize& size) noexcept {
     return kinds_[k < num_kinds ? k : 0];
 }
 
-/// Both lists have room for every record. They grow in steps that double: there may be many slabs.
+/// Both lists have room for every record. They grow in proportion, since there may be many slabs; by a fourth, since a
+/// pending record has room in both, and what is moved are free records, which are few when a slab is added.
 void TaskPool::add_slab(Kind& kind, std::unique_ptr<TaskSlab> slab) {
     const std::size_t all = kind.num_records + slab->num_records();
     for (std::vector<Task*>* list : {&kind.takers.tasks, &kind.givers.tasks})
-        if (list->capacity() < all) list->reserve(2 * all);
+        if (list->capacity() < all) list->reserve(all + all / 4);
     kind.slabs.push_back(std::move(slab));
     kind.num_records = all;
     TaskSlab& added = *kind.slabs.back();

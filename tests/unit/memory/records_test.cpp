@@ -102,6 +102,22 @@ TEST(RecordSlabs, with_room_need_no_memory_and_without_it_lose_nothing) {
     EXPECT_EQ(slabs.num_used(), 0u);
 }
 
+// ---------------------------------------------------------------------------------------------------------- next uses
+
+TEST(NextUses, of_a_chunk_take_little_more_than_8_bytes_for_each) {
+    for (const std::size_t count : {28u, 56u, 1000u, 20'000u}) {
+        kmm::memory::NextUses::Pool pool;
+        kmm::memory::NextUses uses;
+        std::uint64_t steps = 0;
+        pool.reserve(1);
+        const std::size_t before = allocated();
+        for (std::uint64_t task = 1; task <= count; ++task) uses.add({task}, pool, &steps);
+        // One or two steps of a stencil in three dimensions, but for what the host rounds up; or by a fourth more.
+        EXPECT_LE(allocated() - before, count < 100 ? count * 8 + 8 : count * 10) << count;
+        for (std::uint64_t task = 1; task <= count; ++task) EXPECT_TRUE(uses.remove({task}, pool, &steps));
+    }
+}
+
 // -------------------------------------------------------------------------------------------------------------- users
 
 using Sets = std::array<FenceSet, num_user_kinds>;
