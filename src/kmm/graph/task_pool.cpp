@@ -70,9 +70,10 @@ class TaskSlab {
 
 namespace {
 
-// A kernel with one access; a function with one or two; a kernel with four; a function with four; one with some ten.
-// Records take whole lines, and not a power of two of them: their first lines would share few sets of a cache.
-constexpr std::size_t list_bytes_of_kind[] = {160, 352, 608, 864, 1632};
+// A kernel with one access; a function with one; a function with two views of three axes; a kernel with four accesses;
+// a function with four; one with some ten. Records take whole lines, and not a power of two of them: their first lines
+// would share few sets of a cache.
+constexpr std::size_t list_bytes_of_kind[] = {160, 352, 480, 608, 864, 1632};
 // Most records that a trim moves under one lock.
 constexpr std::size_t records_at_once = 1024;
 // Most unfinished slabs that one trim frees. There is more than one only if threads made slabs at the same time.

@@ -40,7 +40,7 @@ class TaskPool {
     std::size_t size_bytes() noexcept;
 
   private:
-    static constexpr std::size_t num_kinds = 5;
+    static constexpr std::size_t num_kinds = 6;
     struct alignas(64) FreeList {
         locks::TinyLock lock;
         std::vector<Task*> tasks KMM_GUARDED_BY(lock);
