@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -142,8 +143,8 @@ class NextUses {
   private:
     struct List {
         graph::Vector<std::uint64_t> entries;
-        std::size_t head = 0;  ///< first open entry; all before it are over
-        std::size_t num_open = 0;
+        std::uint32_t head = 0;  ///< first open entry; all before it are over
+        std::uint32_t num_open = 0;
         List* next_free = nullptr;
         std::uint16_t place_in_slab = 0;
 
@@ -157,6 +158,8 @@ class NextUses {
             head = num_open = 0;
         }
     };
+
+    static_assert(sizeof(List) == 48);
 
     static constexpr std::uint64_t kind_mask = 3;
     static constexpr std::uint64_t list_bits = 3;  ///< no kind: the other bits of the word are the list's address
@@ -199,12 +202,13 @@ class NextUses {
         static_assert(alignof(List) > list_bits);
         word_ = reinterpret_cast<std::uintptr_t>(&list) | list_bits;
     }
-    /// For one more. Grows by a fourth instead of doubling: each pending task has an entry in the list of each of its
-    /// chunks.
+    /// For one more. A list grows by a fourth, since each pending task has an entry in that of each of its chunks; a
+    /// long one to the next power of two, so that half a million entries still fit into the host's reserve.
     static void make_room(List& list) {
         auto& entries = list.entries;
         if (entries.size() == entries.capacity())
-            entries.reserve(entries.size() + std::max(least_growth, entries.size() / 4));
+            entries.reserve(entries.size() < long_list ? entries.size() + std::max(least_growth, entries.size() / 4)
+                                                       : std::bit_ceil(entries.size() + 1));
     }
     static void give_back(List& list, std::uint64_t* steps) noexcept {
         const std::size_t num_over = list.entries.size() - list.num_open;
@@ -216,6 +220,7 @@ class NextUses {
 
     static constexpr std::size_t fewest_entries = 4;
     static constexpr std::size_t least_growth = 8;
+    static constexpr std::size_t long_list = 1024;
 
     std::uint64_t word_ = 0;  ///< 0: no use; the only entry; or the list's address
 };
