@@ -42,8 +42,8 @@ class RecordMemory {
         used_bytes_ = static_cast<std::uint32_t>(at + bytes);
         return begin_ + at;
     }
-    /// As `take`, to replace `before` of the given size, whose first `used_bytes` are copied. If `before` is the whole of
-    /// the latest block of the host, it is freed.
+    /// As `take`, to replace `before` of the given size, whose first `used_bytes` are copied. If `before` is the whole
+    /// of the latest block of the host, it is freed.
     void* take_more(void* before, std::size_t bytes_before, std::size_t used_bytes, std::size_t bytes,
                     std::size_t alignment, bool from_reserve);
     /// Frees everything that was taken.
@@ -66,8 +66,8 @@ class RecordMemory {
 /// Whether a list may use the host's reserve (HostReserve): those that the scheduler depends on may.
 enum class UseOfReserve : bool { no, yes };
 
-/// A list of a record: as std::vector, but it lies in a RecordMemory of the same object. What it had before it grew goes
-/// back when the record is cleared, or at once if it was the latest block of the host. So `reserve` a known size.
+/// A list of a record: as std::vector, but it lies in a RecordMemory of the same object. What it had before it grew
+/// goes back when the record is cleared, or at once if it was the latest block of the host. So `reserve` a known size.
 template<typename T, UseOfReserve reserve_use = UseOfReserve::yes>
 class List {
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
@@ -162,7 +162,7 @@ class List {
         if (number >> digits != 0) ++shift, number = (number + 1) >> 1;
         return static_cast<std::uint16_t>(shift << digits | number);
     }
-    void grow(std::size_t count) {
+    [[gnu::noinline]] void grow(std::size_t count) {
         RecordMemory& record =
             *reinterpret_cast<RecordMemory*>(reinterpret_cast<std::byte*>(this) - std::size_t{distance_});
         const std::uint16_t code = encoded(count);

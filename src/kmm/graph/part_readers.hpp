@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "kmm/boxes/box.hpp"
@@ -17,28 +16,30 @@ namespace kmm::graph {
 
 using boxes::Box;
 
-/// A short list, oldest first. An entry takes 4 bytes, and 4 for each axis, as long as all boxes are within 2^15 elements
-/// of the first one's begin and all numbers within 2^31 of the first; else 8 bytes, and 8 for each axis, or 16 where some
-/// side is 2^31 or more elements away. Every call costs O(readers).
+/// A short list, oldest first. An entry takes 4 bytes, and 4 for each axis, as long as all boxes are within 2^15
+/// elements of the first one's begin and all numbers within 2^31 of the first; else 8 bytes, and 8 for each axis, or 16
+/// where some side is 2^31 or more elements away. Every call costs O(readers).
 class PartReaders {
   public:
     /// Axes from `rank` on are not looked at.
-    explicit PartReaders(std::size_t rank) noexcept : rank_(static_cast<std::uint8_t>(rank)) {}
+    explicit PartReaders(std::size_t rank) noexcept : rank_(static_cast<std::uint8_t>(rank)) {
+        set_width(Width::narrow);
+    }
 
-    void clear() noexcept { data_.clear(), size_ = 0; }
+    /// Its memory stays.
+    void clear() noexcept { size_ = 0; }
     std::size_t size() const noexcept { return size_; }
     /// Memory of the list, for tests.
     std::size_t capacity_bytes() const noexcept { return data_.capacity() * sizeof(Word); }
     /// Throws std::bad_alloc, with nothing done.
     void add(const Box& box, TaskNumber task) {
         if (size_ == 0) begin(box, task);
-        if (const Width width = width_for(box, task); width > width_) [[unlikely]]
-            widen(width);
-        const std::size_t words = data_.size() + entry_words();
         // Grows by half instead of doubling: an array has one list for each chunk.
-        if (words > data_.capacity()) data_.reserve(data_.size() + std::max(few, size() / 2) * entry_words());
-        data_.resize(words);
-        put(size_++, box, task);
+        if (place_of(size() + 1) > data_.size()) [[unlikely]]
+            make_room(size() + std::max(few, size() / 2));
+        if (width_ != Width::narrow || !fill_narrow(size_, box, task)) [[unlikely]]
+            fill_wide(box, task);
+        ++size_;
     }
     /// Whether the last entry is this task's, and contains the box.
     bool was_read_last_by(const Box& box, TaskNumber task) const noexcept {
@@ -91,15 +92,20 @@ class PartReaders {
     enum class Width : std::uint8_t { narrow = 1, wide = 2, widest = 4 };
     static constexpr std::size_t few = 4;  // least growth, in entries
 
-    // First the origin and the base, four words for each axis and for a task's number. Then the entries: the number, then
-    // begin and end of each axis, as distances from the origin.
+    // First the origin and the base, four words for each axis and for a task's number. Then the entries: the number,
+    // then begin and end of each axis, as distances from the origin.
     std::size_t head_words() const noexcept { return 4 * std::size_t{rank_} + 4; }
     static std::size_t task_words(Width width) noexcept { return width == Width::narrow ? 2 : 4; }
-    std::size_t entry_words(Width width) const noexcept {
-        return task_words(width) + 2 * static_cast<std::size_t>(width) * rank_;
+    void set_width(Width width) noexcept {
+        width_ = width;
+        entry_words_ = static_cast<std::uint16_t>(task_words(width) + 2 * static_cast<std::size_t>(width) * rank_);
     }
-    std::size_t entry_words() const noexcept { return entry_words(width_); }
-    std::size_t place_of(std::size_t i) const noexcept { return head_words() + i * entry_words(); }
+    std::size_t place_of(std::size_t i) const noexcept { return head_words() + i * entry_words_; }
+    /// For that many entries. Throws std::bad_alloc, with nothing done.
+    void make_room(std::size_t count) {
+        data_.reserve(place_of(count));
+        data_.resize(place_of(count));
+    }
     template<typename T> T value_at(std::size_t at) const noexcept {
         T value;
         std::memcpy(&value, data_.data() + at, sizeof value);
@@ -117,35 +123,48 @@ class PartReaders {
 
     /// The first entry is about to be added to an empty list.
     void begin(const Box& box, TaskNumber task) {
-        if (data_.capacity() == 0) data_.reserve(head_words() + entry_words(Width::narrow) * few);
-        data_.resize(head_words());
+        set_width(Width::narrow);
+        if (data_.empty()) make_room(few);
         for (std::size_t k = 0; k < rank_; ++k) put_at<std::int64_t>(4 * k, box.begin[k]);
         put_at<TaskNumber>(4 * std::size_t{rank_}, static_cast<std::int64_t>(task));
-        width_ = Width::narrow;
     }
-    /// The least that the entry needs.
-    Width width_for(const Box& box, TaskNumber task) const noexcept {
-        const auto fits = [](std::int64_t low, std::int64_t high, auto most) {
-            return low >= -std::int64_t{most} && high <= std::int64_t{most};
+    template<typename Side> static bool fits(std::int64_t value) noexcept { return value == static_cast<Side>(value); }
+    template<typename Side> bool fits(const Box& box) const noexcept {
+        for (std::size_t k = 0; k < rank_; ++k)
+            if (!fits<Side>(box.begin[k] - origin(k)) || !fits<Side>(box.end[k] - origin(k))) return false;
+        return true;
+    }
+    /// Sets an entry of the narrowest form, for which there is room; false, with the entry undefined, if it needs more.
+    bool fill_narrow(std::size_t i, const Box& box, TaskNumber task) noexcept {
+        const Word* origin = data_.data();
+        Word* at = data_.data() + place_of(i);
+        const auto put_if_it_fits = [&at](std::int64_t value, auto narrowed) {
+            narrowed = static_cast<decltype(narrowed)>(value);
+            std::memcpy(at, &narrowed, sizeof narrowed);
+            at += sizeof narrowed / sizeof(Word);
+            return value == narrowed;
         };
-        std::int64_t low = 0, high = 0;
-        for (std::size_t k = 0; k < rank_; ++k) {
-            low = std::min(low, box.begin[k] - origin(k));
-            high = std::max(high, box.end[k] - origin(k));
+        bool fits = put_if_it_fits(distance(task, base()), std::int32_t{});
+        for (std::size_t k = 0; k < rank_; ++k, origin += 4) {
+            std::int64_t from;
+            std::memcpy(&from, origin, sizeof from);
+            fits = put_if_it_fits(box.begin[k] - from, std::int16_t{}) && fits;
+            fits = put_if_it_fits(box.end[k] - from, std::int16_t{}) && fits;
         }
-        const std::int64_t later = distance(task, base());
-        if (fits(low, high, std::numeric_limits<std::int16_t>::max()) &&
-            fits(later, later, std::numeric_limits<std::int32_t>::max())) [[likely]]
-            return Width::narrow;
-        return fits(low, high, std::numeric_limits<std::int32_t>::max()) ? Width::wide : Width::widest;
+        return fits;
+    }
+    /// Sets the entry behind the last, for which there is room in this form. Throws std::bad_alloc, with nothing done.
+    [[gnu::noinline]] void fill_wide(const Box& box, TaskNumber task) {
+        const Width width = fits<std::int32_t>(box) ? Width::wide : Width::widest;
+        if (width > width_) widen(width);
+        put(size_, box, task);
     }
     /// Throws std::bad_alloc, with nothing done.
     void widen(Width width) {
         PartReaders wide(rank_);
-        wide.width_ = width;
-        wide.data_.reserve(head_words() + (size() + 1) * entry_words(width));
-        wide.data_.assign(data_.begin(), data_.begin() + static_cast<std::ptrdiff_t>(head_words()));
-        wide.data_.resize(head_words() + size() * entry_words(width));
+        wide.set_width(width);
+        wide.make_room(size() + 1);
+        std::copy_n(data_.data(), head_words(), wide.data_.data());
         each([&wide](TaskNumber task, const Box& box) { wide.put(wide.size_++, box, task); });
         *this = std::move(wide);
     }
@@ -189,19 +208,16 @@ class PartReaders {
     }
     void move(std::size_t from, std::size_t to) noexcept {
         if (from == to) return;
-        std::copy_n(data_.data() + place_of(from), entry_words(), data_.data() + place_of(to));
+        std::copy_n(data_.data() + place_of(from), std::size_t{entry_words_}, data_.data() + place_of(to));
     }
     /// Drops all entries from `count` on.
-    void keep(std::size_t count) noexcept {
-        if (count == size_) return;
-        size_ = static_cast<std::uint32_t>(count);
-        data_.resize(count == 0 ? 0 : place_of(count));
-    }
+    void keep(std::size_t count) noexcept { size_ = static_cast<std::uint32_t>(count); }
 
-    Vector<Word> data_;
+    Vector<Word> data_;  ///< the head, and room for entries, of which `size_` are used
     std::uint32_t size_ = 0;
+    std::uint16_t entry_words_;
     std::uint8_t rank_;
-    Width width_ = Width::narrow;
+    Width width_;
 };
 static_assert(sizeof(PartReaders) == 32);
 
