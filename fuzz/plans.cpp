@@ -67,7 +67,9 @@ struct FuzzArray final : plan::Written {
     }
     bool covers(std::uint32_t chunk, const Box& region, Box* missing) const override {
         const graph::CompactHistory* const h = histories.find(chunk);
-        return h != nullptr && h->covers(region, missing);
+        if (h != nullptr) return h->covers(region, missing);
+        *missing = region;
+        return false;
     }
 
     Space space;

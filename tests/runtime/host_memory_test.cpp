@@ -34,6 +34,47 @@ TEST(HostMemory, whichever_allocation_fails_once_the_program_gets_results_or_an_
     EXPECT_GT(n_of_whole, 0) << "what the scheduler needs is kept back";
 }
 
+/// Each tile lies across two chunks, and the submit reads all that it writes: gathers, a snapshot and write-backs.
+void add_the_sum_of_all(const RuntimeHandle& rt, kmm::Array<std::int64_t>& x) {
+    rt.parallel_submit(
+        TileDomain(Dim<1>(size), Dim<1>(n / 2 + n)),
+        Host([](kmm::Range<std::int64_t> r, kmm::View<std::int64_t> all, kmm::SubviewMut<std::int64_t> to) {
+            for (std::int64_t i = r.begin; i < r.end; i++) to[i] += all.data()[size - 1];
+        }),
+        _x, x, write(x[_x]));
+}
+
+TEST(HostMemory, whichever_allocation_of_a_submit_across_chunks_fails_it_is_refused_as_a_whole_or_all_of_it_is_done) {
+    SKIP_WHERE_RACES_ARE_TRACKED();
+    RuntimeConfig config = tight_config();
+    config.device_memory_limit = std::size_t{32} << 20;
+    long num_refused = 0;
+    from_whichever_allocation_on(repeat(1, 5), [&](long at) {
+        const RuntimeHandle rt = kmm::make_runtime(config);
+        auto x = rt.array<std::int64_t>(Dim<1>(size), Dim<1>(n));
+        x.fill(1);
+        rt.synchronize();
+        std::int64_t expected = 2;
+        fail_after(at, 1);
+        try {
+            add_the_sum_of_all(rt, x);
+        } catch (const std::exception&) {
+            expected = 1;
+            ++num_refused;
+        }
+        fail_no_more();
+        try {
+            rt.synchronize();
+        } catch (const kmm::Error&) {
+            return;  // a task found no memory
+        }
+        EXPECT_EQ(x.copy_to_vector(), std::vector<std::int64_t>(size, expected));
+        if (failed_so_far != 0) add_the_sum_of_all(rt, x);
+        if (failed_so_far != 0) EXPECT_EQ(x.copy_to_vector(), std::vector<std::int64_t>(size, 2 * expected));
+    });
+    EXPECT_GT(num_refused, 10 / repeat(1, 5));
+}
+
 TEST(HostMemory, that_runs_out_for_long_fails_submits_and_nothing_else) {
     SKIP_WHERE_RACES_ARE_TRACKED();
     from_whichever_allocation_on(repeat(7, 97), [](long at) {

@@ -47,7 +47,9 @@ struct Binding final : plan::Written {
     }
     bool covers(std::uint32_t chunk, const Box& region, Box* missing) const override {
         const graph::CompactHistory* const h = histories.find(chunk);
-        return h != nullptr && h->covers(region, missing);
+        if (h != nullptr) return h->covers(region, missing);
+        *missing = region;
+        return false;
     }
     /// A task reads a piece of a region; its chunk was touched: see graph::CompactHistory. Order lock.
     template<typename Edges>

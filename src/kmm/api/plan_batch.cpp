@@ -13,13 +13,13 @@ static_assert(plan::most_late_pieces <= graph::Across::most_parts);
 // ---------------------------------------------------------------------------------------------------- records
 
 void PlanBatch::check() {
-    if (!plan->temporaries.empty()) make_temporaries();
+    if (!planned->temporaries.empty()) make_temporaries();
     describe_tasks();
 }
 
 void PlanBatch::make_temporaries() {
-    temporaries_.reserve(plan->temporaries.size());
-    for (const plan::Temporary& t : plan->temporaries) {
+    temporaries_.reserve(planned->temporaries.size());
+    for (const plan::Temporary& t : planned->temporaries) {
         const memory::Array& array = *accesses[t.request].binding->data;
         Temporary& made = temporaries_.emplace_back();
         made.owned = std::make_unique<memory::Temporary>(wanted[t.request].region, array.rank, array.element_bytes,
@@ -29,9 +29,9 @@ void PlanBatch::make_temporaries() {
         made.data->number = books().next_array_number();
         made.data->is_gathered = t.chosen_late;
     }
-    if (plan->transfers.empty()) return;
-    transfers_.reserve(plan->transfers.size());
-    for (const plan::Transfer& t : plan->transfers) {
+    if (planned->transfers.empty()) return;
+    transfers_.reserve(planned->transfers.size());
+    for (const plan::Transfer& t : planned->transfers) {
         if (t.what == plan::Transfer::What::gather)
             make_gather(t);
         else
@@ -39,54 +39,54 @@ void PlanBatch::make_temporaries() {
     }
     reserve_helpers(transfers_.size());
     // What is written back is done after the task: the submit's own number waits for both.
-    const bool any_written = plan->transfers.back().what == plan::Transfer::What::write_back;
+    const bool any_written = planned->transfers.back().what == plan::Transfer::What::write_back;
     if (any_written && tasks().size() == 1) add_task().predecessors.reserve(1);
     held_changes_.assign(tasks().size() + 1, 0);
 }
 
 /// Errors name the task that needs it.
-Task& PlanBatch::make_transfer(const plan::Transfer& planned, std::size_t num_uses) {
+Task& PlanBatch::make_transfer(const plan::Transfer& of_plan, std::size_t num_uses) {
     Task& t = *transfers_.emplace_back(books().pool().take({num_uses, sizeof(graph::ColdPart)}));
     t.make_room(num_uses, false, 0, 1);  // it reads: it comes after the writer of each chunk
     t.uses.resize(num_uses);
     t.kind = graph::TaskKind::transfer;
-    t.memory = planned.memory;
-    t.where = SystemInfo::affinity_processor(planned.memory.id());
-    const Task& made_for = *tasks()[planned.task];
+    t.memory = of_plan.memory;
+    t.where = SystemInfo::affinity_processor(of_plan.memory.id());
+    const Task& made_for = *tasks()[of_plan.task];
     t.chunk_index = made_for.chunk_index;
     t.chunk = made_for.chunk;
     t.info.share(made_for.info);
-    ++temporaries_[planned.temporary].data->uses_to_come;
+    ++temporaries_[of_plan.temporary].data->uses_to_come;
     return t;
 }
 
-void PlanBatch::make_gather(const plan::Transfer& planned) {
-    Task& t = make_transfer(planned, std::size_t{1} + planned.num_pieces);
-    Temporary& temporary = temporaries_[planned.temporary];
+void PlanBatch::make_gather(const plan::Transfer& of_plan) {
+    Task& t = make_transfer(of_plan, std::size_t{1} + of_plan.num_pieces);
+    Temporary& temporary = temporaries_[of_plan.temporary];
     temporary.gather = &t;
     t.fills_temporary = true;
-    t.for_snapshot = plan->temporaries[planned.temporary].is_snapshot;
+    t.for_snapshot = planned->temporaries[of_plan.temporary].is_snapshot;
     t.cold_part(graph::UseOfReserve::no);
     Use* use = t.uses.data();
     use->chunk = &temporary.data->chunk;
     use->writes = use->replaces = true;
-    for (const plan::Piece& p : plan->pieces_of(planned)) {
+    for (const plan::Piece& p : planned->pieces_of(of_plan)) {
         ++use;
-        use->chunk = &binding_of(planned).touch(p.chunk);
+        use->chunk = &binding_of(of_plan).touch(p.chunk);
         use->copy_from_anywhere();
     }
 }
 
-void PlanBatch::make_write_back(const plan::Transfer& planned) {
-    Task& t = make_transfer(planned, 2);
-    const plan::Piece& piece = plan->pieces_of(planned).front();
+void PlanBatch::make_write_back(const plan::Transfer& of_plan) {
+    Task& t = make_transfer(of_plan, 2);
+    const plan::Piece& piece = planned->pieces_of(of_plan).front();
     Use& to = t.uses[0];
-    to.chunk = &binding_of(planned).touch(piece.chunk);
+    to.chunk = &binding_of(of_plan).touch(piece.chunk);
     to.writes = true;
     to.replaces = piece.whole_chunk;
     to.needs_content = !to.replaces;
     Use& from = t.uses[1];
-    from.chunk = &temporaries_[planned.temporary].data->chunk;
+    from.chunk = &temporaries_[of_plan.temporary].data->chunk;
     from.copy_from_anywhere();
 }
 
@@ -123,7 +123,7 @@ void PlanBatch::fill_before(Task& t, std::uint32_t view, const Box& region) {
 
 /// What residency and the kernels need to know of an access.
 void PlanBatch::describe_view(Task& t, std::size_t request) {
-    const plan::Need& need = plan->needs[request];
+    const plan::Need& need = planned->needs[request];
     if (need.form == plan::Form::nothing) return;
     const DraftAccess& a = accesses[request];
     graph::View& view = t.views[a.view];
@@ -137,7 +137,7 @@ void PlanBatch::describe_view(Task& t, std::size_t request) {
         return;
     }
     use.chunk = &temporaries_[need.temporary].data->chunk;
-    if (plan->temporaries[need.temporary].chosen_late) use.role = Use::Role::region;
+    if (planned->temporaries[need.temporary].chosen_late) use.role = Use::Role::region;
     count_use(need.temporary, wanted[request].task);
 }
 
@@ -152,27 +152,28 @@ void PlanBatch::count_use(std::uint32_t temporary, std::uint32_t task) noexcept 
 // Regions whose form is chosen late: the chunks that they lie in are uses as well, behind all others.
 void PlanBatch::describe_across(Task& t, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-        const plan::Need& need = plan->needs[i];
-        if (need.form == plan::Form::temporary && need.first_of_chunk && plan->temporaries[need.temporary].chosen_late)
+        const plan::Need& need = planned->needs[i];
+        if (need.form == plan::Form::temporary && need.first_of_chunk &&
+            planned->temporaries[need.temporary].chosen_late)
             add_across(t, i);
     }
 }
 
 /// Adds the chunks that the region lies in to the task's uses. Placement chooses between them and a copy.
 void PlanBatch::add_across(Task& t, std::size_t request) {
-    const plan::Temporary& planned = plan->temporaries[plan->needs[request].temporary];
+    const plan::Temporary& of_plan = planned->temporaries[planned->needs[request].temporary];
     Binding& binding = *accesses[request].binding;
     graph::ColdPart& cold =
-        t.cold_part(graph::UseOfReserve::no, sizeof(graph::Across) + planned.num_pieces * sizeof(std::uint32_t));
-    cold.parts.reserve_more(planned.num_pieces);
-    t.uses.reserve_more(planned.num_pieces);
+        t.cold_part(graph::UseOfReserve::no, sizeof(graph::Across) + of_plan.num_pieces * sizeof(std::uint32_t));
+    cold.parts.reserve_more(of_plan.num_pieces);
+    t.uses.reserve_more(of_plan.num_pieces);
     graph::Across& across = cold.across.emplace_back();
     across.region = wanted[request].region;
-    across.use = plan->needs[request].use;
-    across.num_parts = planned.num_pieces;
+    across.use = planned->needs[request].use;
+    across.num_parts = of_plan.num_pieces;
     across.first_part = static_cast<std::uint32_t>(cold.parts.size());
-    across.may_be_in_place = planned.may_be_in_place;
-    const std::span<const plan::Piece> pieces = plan->pieces_of(planned);
+    across.may_be_in_place = of_plan.may_be_in_place;
+    const std::span<const plan::Piece> pieces = planned->pieces_of(of_plan);
     if (across.may_be_in_place)
         across.offset_from_first_part =
             offset_in(binding.layout->box(pieces.front().chunk), across.region, binding.layout->rank()) *
@@ -223,18 +224,19 @@ void PlanBatch::connect() {
 
 void PlanBatch::connect_access(Task& t, std::size_t request) {
     const plan::Request& r = wanted[request];
-    const plan::Need& need = plan->needs[request];
+    const plan::Need& need = planned->needs[request];
     Binding& binding = *accesses[request].binding;
     if (need.form == plan::Form::temporary) {
-        const plan::Temporary& temporary = plan->temporaries[need.temporary];
+        const plan::Temporary& temporary = planned->temporaries[need.temporary];
         if (const Task* const gather = temporaries_[need.temporary].gather; gather != nullptr)
             graph::add_predecessor(t.predecessors, gather->number, true);
         if (!temporary.chosen_late || !need.first_of_chunk) return;
-        for (const plan::Piece& p : plan->pieces_of(temporary)) binding.read(p, t.number, t.predecessors, *this);
+        for (const plan::Piece& p : planned->pieces_of(temporary)) binding.read(p, t.number, t.predecessors, *this);
         return;
     }
+    void* const record = request < records.size() ? records[request] : nullptr;
     graph::CompactHistory& history =
-        need.record != nullptr ? *static_cast<graph::CompactHistory*>(need.record) : binding.histories[need.chunk];
+        record != nullptr ? *static_cast<graph::CompactHistory*>(record) : binding.histories[need.chunk];
     const auto box = binding.box_of(need.chunk);
     if (r.kind == AccessKind::read) {
         history.read(r.region, need.whole_chunk, box, t.number, t.predecessors, *this);
@@ -247,15 +249,15 @@ void PlanBatch::connect_access(Task& t, std::size_t request) {
 void PlanBatch::connect_gathers() {
     for (Temporary& t : temporaries_) (void)t.owned.release();
     for (std::size_t i = 0; i < transfers_.size() && transfers_[i]->fills_temporary; ++i) {
-        const plan::Transfer& planned = plan->transfers[i];
-        const TaskNumber made_for = tasks()[planned.task]->number;
+        const plan::Transfer& of_plan = planned->transfers[i];
+        const TaskNumber made_for = tasks()[of_plan.task]->number;
         Task& gather = *transfers_[i];
         connects_ahead(made_for);
         const TaskNumber number = add_helper_ahead(gather, made_for);
         ++num_given_;
         gather.comes_before = made_for;
-        Binding& binding = binding_of(planned);
-        for (const plan::Piece& p : plan->pieces_of(planned))
+        Binding& binding = binding_of(of_plan);
+        for (const plan::Piece& p : planned->pieces_of(of_plan))
             if (binding.histories[p.chunk].any_content())  // a first write finds nothing
                 binding.read(p, number, gather.predecessors, *this);
         graph::drop_duplicates(gather.predecessors);
@@ -308,15 +310,15 @@ TaskNumber PlanBatch::place_behind(const Task& helper, Places& joins) const {
 }
 
 void PlanBatch::connect_write_back(std::size_t transfer, Places& joins) {
-    const plan::Transfer& planned = plan->transfers[transfer];
-    const plan::Piece& p = plan->pieces_of(planned).front();
+    const plan::Transfer& of_plan = planned->transfers[transfer];
+    const plan::Piece& p = planned->pieces_of(of_plan).front();
     Task& all = *tasks().back();
     Task& write_back = *transfers_[transfer];
     connects(all.number);
     const TaskNumber number = add_helper(write_back, all.number);
     ++num_given_;
-    write_back.predecessors.push_back({tasks()[planned.task]->number, true});
-    Binding& binding = binding_of(planned);
+    write_back.predecessors.push_back({tasks()[of_plan.task]->number, true});
+    Binding& binding = binding_of(of_plan);
     graph::CompactHistory& history = binding.histories[p.chunk];
     const bool is_first = !history.any_content();
     history.write(p.box, p.whole_chunk, binding.box_of(p.chunk), number, false, write_back.predecessors, *this);
@@ -324,7 +326,7 @@ void PlanBatch::connect_write_back(std::size_t transfer, Places& joins) {
     all.predecessors.push_back({number, true});
     write_back.comes_before = place_behind(write_back, joins);
     const auto place = static_cast<std::uint32_t>(write_back.comes_before - first());
-    Temporary& temporary = temporaries_[planned.temporary];
+    Temporary& temporary = temporaries_[of_plan.temporary];
     temporary.last_task = std::max(temporary.last_task, place);
     if (!is_first) return;
     const std::size_t elements = binding.layout->num_elements(p.chunk);

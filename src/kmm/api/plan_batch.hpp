@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kmm/api/array_record.hpp"
@@ -31,7 +32,9 @@ class PlanBatch : public Batch {
     std::vector<DraftAccess> accesses;
     std::vector<plan::Request> wanted;  ///< one for each access
     /// Of `wanted`. Valid until the batch is committed.
-    const plan::SubmitPlan* plan = nullptr;
+    const plan::SubmitPlan* planned = nullptr;
+    /// plan::Planner::records, where the plan was made of the bindings that it is applied to; else empty.
+    std::span<void* const> records;
 
     graph::Task& current() { return *tasks().back(); }
 
@@ -50,9 +53,9 @@ class PlanBatch : public Batch {
         drop();
         accesses.clear();
         wanted.clear();
-        plan = nullptr;
+        planned = nullptr;
+        records = {};
     }
-    bool has_temporaries() const noexcept { return !temporaries_.empty(); }
 
   private:
     /// Memory for regions beside the chunks (memory::Temporary). A transfer gathers what the tasks read into it before
@@ -66,15 +69,14 @@ class PlanBatch : public Batch {
         std::uint32_t last_task = 0;               ///< where the last task or write-back stands that uses it
     };
     static constexpr std::uint32_t none = ~std::uint32_t{0};
-    struct Source;
     using TaskSet = graph::UnorderedSet<TaskNumber>;
     using Places = graph::UnorderedMap<TaskNumber, TaskNumber>;
 
     // check
     void make_temporaries();
-    Task& make_transfer(const plan::Transfer& planned, std::size_t num_uses);
-    void make_gather(const plan::Transfer& planned);
-    void make_write_back(const plan::Transfer& planned);
+    Task& make_transfer(const plan::Transfer& of_plan, std::size_t num_uses);
+    void make_gather(const plan::Transfer& of_plan);
+    void make_write_back(const plan::Transfer& of_plan);
     void describe_tasks();
     void describe_view(Task& t, std::size_t request);
     void describe_across(Task& t, std::size_t begin, std::size_t end);
@@ -92,7 +94,7 @@ class PlanBatch : public Batch {
     void add_to_held() noexcept;
 
     Binding& binding_of(const plan::Transfer& t) const noexcept {
-        return *accesses[plan->temporaries[t.temporary].request].binding;
+        return *accesses[planned->temporaries[t.temporary].request].binding;
     }
     void drop_temporaries() noexcept {
         if (!temporaries_.empty()) [[unlikely]]

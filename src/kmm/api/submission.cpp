@@ -288,7 +288,8 @@ void Submission::Draft::check() {
     find_bindings();
     if (!planner.make(wanted, arrays, core->platform().limits_bytes()))
         throw_refusal(*accesses[planner.refusal().first].array);
-    plan = &planner.plan();
+    planned = &planner.plan();
+    records = planner.records();
     PlanBatch::check();
 }
 

@@ -43,7 +43,7 @@ struct Submission::Draft final : PlanBatch {
     void check() override;
     void bind() override {
         if (!bindings.empty()) bind_new();
-        if (has_temporaries()) PlanBatch::bind();
+        PlanBatch::bind();
     }
     std::int64_t begin_ns() const noexcept override { return submit_begin_ns; }
 

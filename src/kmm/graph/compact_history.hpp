@@ -48,7 +48,8 @@ class CompactHistory {
                const Past& past) {
         if (is_whole && write_whole(task, keeps_content, predecessors, past)) [[likely]]
             return;
-        const bool is_over = is_whole && detail_ && detail_->is_used_by_few(most_readers, most_part_readers);
+        // By half of what needs it, so that it is not made anew for each write.
+        const bool is_over = is_whole && detail_ && detail_->is_used_by_few(most_readers, most_part_readers / 2);
         detail(box).write(region, task, keeps_content, predecessors, past);
         if (is_over) become_whole(task);
     }

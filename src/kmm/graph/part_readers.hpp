@@ -123,8 +123,7 @@ class PartReaders {
 
     /// The first entry is about to be added to an empty list.
     void begin(const Box& box, TaskNumber task) {
-        set_width(Width::narrow);
-        if (data_.empty()) make_room(few);
+        if (data_.empty()) make_room(few);  // else it keeps its form
         for (std::size_t k = 0; k < rank_; ++k) put_at<std::int64_t>(4 * k, box.begin[k]);
         put_at<TaskNumber>(4 * std::size_t{rank_}, static_cast<std::int64_t>(task));
     }

@@ -68,6 +68,7 @@ void Planner::find_chunks() {
     const std::size_t count = requests_.size();
     plan_.needs.resize(count);
     used_.resize(count);
+    records_.resize(count);
     if (!plan_.temporaries.empty() || !shared_.empty()) {
         plan_.temporaries.clear();
         plan_.pieces.clear();
@@ -263,7 +264,7 @@ void Planner::group_by_array() {
 }
 
 /// Whether each of these requests of one array, all of which write, does so in place and in a chunk of its own. Lists
-/// them by chunk. O() where they come in the order of their chunks.
+/// them by chunk. O(requests) where they come in the order of their chunks.
 bool Planner::write_chunks_of_their_own(std::size_t begin, std::size_t end) {
     writer_of_.clear();
     bool is_sorted = true;
@@ -460,7 +461,7 @@ bool Planner::check_content(std::uint32_t request) {
     if (r.kind != AccessKind::read || need.form == Form::nothing) return true;
     const Written& written = *arrays_[r.array]->written;
     const auto check = [&](std::uint32_t chunk, const Box& box) {
-        Box missing = box;  // of a chunk that was never used
+        Box missing;
         if (written.covers(chunk, box, &missing)) return true;
         refusal_.region = boxes::intersection(missing, box);
         return refuse(Reason::unwritten, request);
@@ -530,6 +531,7 @@ bool Planner::describe() {
         const PlannedArray& array = *arrays_[r.array];
         if (need.form != Form::in_place) {
             used_[i] = nothing;
+            records_[i] = nullptr;
             if (need.form == Form::nothing) continue;
             if (!check_content(static_cast<std::uint32_t>(i))) return false;
             const Temporary& t = plan_.temporaries[need.temporary];
@@ -541,7 +543,7 @@ bool Planner::describe() {
             continue;
         }
         const Written::State state = array.written->state_of(need.chunk);
-        need.record = state.record;
+        records_[i] = state.record;
         if (r.kind == AccessKind::read && !state.all && !check_content(static_cast<std::uint32_t>(i))) return false;
         Need& first = note_use(task_begin, i, std::uint64_t{r.array} << 32 | need.chunk);
         if (&first == &need) bytes = memory::sum_bytes(bytes, block_bytes(array, need.chunk_elements));

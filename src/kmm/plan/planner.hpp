@@ -19,13 +19,13 @@ namespace kmm::plan {
 class Written {
   public:
     struct State {
-        void* record = nullptr;  ///< of the implementation: goes into Need::record
+        void* record = nullptr;  ///< of the implementation: see Planner::records
         bool any = false;        ///< some element was written
         bool all = false;        ///< every element was
     };
     virtual State state_of(std::uint32_t chunk) const noexcept = 0;
-    /// Whether every element of `region`, which lies in the chunk, was written; if not, `*missing` holds one that was
-    /// not.
+    /// Whether every element of `region`, which lies in the chunk, was written; if not, `*missing` is a box without a
+    /// written element, which has some of the region.
     virtual bool covers(std::uint32_t chunk, const Box& region, Box* missing) const = 0;
 
   protected:
@@ -74,8 +74,11 @@ class Planner {
     /// memory. Throws std::bad_alloc.
     bool make(const std::vector<Request>& requests, Arrays arrays, const Limits& limits);
 
-    /// Valid after `make` returned true and until it is called again.
+    /// Valid after `make` returned true, or refused for `too_large`, and until it is called again.
     const SubmitPlan& plan() const noexcept { return plan_; }
+    /// By request, where it is met in place: Written::State::record, so that who applies the plan to these arrays need
+    /// not look it up again; else null. Likewise.
+    std::span<void* const> records() const noexcept { return records_; }
     /// Bytes of the block of what a request uses, which has a region with elements. Likewise.
     std::size_t bytes_of(const std::vector<Request>& requests, Arrays arrays, std::size_t request) const noexcept;
     /// Valid after a call returned false and until the next one.
@@ -139,12 +142,13 @@ class Planner {
         return false;
     }
 
-    // Of the latest `make`:
+    // Of the latest `make`, valid while it runs:
     std::span<const Request> requests_;
     Arrays arrays_;
     const Limits* limits_ = nullptr;
 
     SubmitPlan plan_;
+    std::vector<void*> records_;
     std::vector<std::uint64_t> used_;  ///< by request: its chunk and array, or its temporary, as one number
     std::vector<std::uint32_t> order_;
     std::vector<std::uint32_t> ends_;     ///< by array: of those that write it in `order_`, and of those that read it

@@ -1,7 +1,7 @@
 // What one submit does, as a value: what its tasks need of chunks, the memory beside the chunks, the transfers that
 // fill it and write it back.
 //
-// Owns: numbers of tasks, arrays, chunks and temporaries; no pointer that counts. Must not know: where the bytes are,
+// Owns: numbers of tasks, arrays, chunks and temporaries; no pointer. Must not know: where the bytes are,
 // records, who runs a task, threads. Made by plan::Planner, applied by detail::PlanBatch.
 #pragma once
 
@@ -65,16 +65,10 @@ struct Need : ContentNeeds {
     std::uint32_t temporary = 0;     ///< temporary: which one
     std::size_t offset = 0;          ///< in_place: of the region's first element from the chunk's, in elements
     std::size_t chunk_elements = 0;  ///< in_place: of the whole chunk
-    /// in_place: Written::State::record, so that it need not be looked up again. No part of the value.
-    void* record = nullptr;
 
-    friend bool operator==(const Need& a, const Need& b) noexcept {
-        return static_cast<const ContentNeeds&>(a) == b && a.form == b.form && a.whole_chunk == b.whole_chunk &&
-               a.first_of_chunk == b.first_of_chunk && a.use == b.use && a.chunk == b.chunk &&
-               a.temporary == b.temporary && a.offset == b.offset && a.chunk_elements == b.chunk_elements;
-    }
+    friend bool operator==(const Need&, const Need&) = default;
 };
-static_assert(sizeof(Need) == 40);
+static_assert(sizeof(Need) == 32);
 
 /// The part of a temporary that lies in one chunk.
 struct Piece {

@@ -67,7 +67,7 @@ RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Dr
       copy_streams_(platform_.driver()),
       reports_(platform_, books_, engine_, turns_, copy_buffers_),
       who_waits_(platform_, books_, words_, turns_),
-      pending_plan_(platform_, books_, words_, turns_),
+      pending_tasks_(platform_, books_, words_, turns_),
       share_(platform_, engine_, turns_) {
     graph::HostReserve::prepare();
     log::prepare();

@@ -20,7 +20,7 @@
 #include "kmm/runtime/process_share.hpp"
 #include "kmm/runtime/task_books.hpp"
 #include "kmm/runtime/texts/failure_words.hpp"
-#include "kmm/runtime/texts/pending_plan.hpp"
+#include "kmm/runtime/texts/pending_tasks.hpp"
 #include "kmm/runtime/texts/report.hpp"
 #include "kmm/runtime/texts/shortage_words.hpp"
 #include "kmm/runtime/texts/who_waits.hpp"
@@ -98,7 +98,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
         return turns_.with_everything_read([](const auto& scheduler, const auto&) { return scheduler.num_steps(); });
     }
     std::string report(ReportFormat format) { return reports_.report(format); }
-    std::string plan_text(PlanFormat format) { return pending_plan_.text(format); }
+    std::string plan_text(PlanFormat format) { return pending_tasks_.text(format); }
 
   private:
     RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver);
@@ -125,7 +125,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     CopyStreams copy_streams_;
     Reports reports_;
     WhoWaits who_waits_;
-    PendingPlan pending_plan_;
+    PendingTasks pending_tasks_;
     ProcessShare share_;
     std::vector<std::unique_ptr<supply::DeviceShare>> shares_;  ///< by device
 };

@@ -143,6 +143,24 @@ TEST(CompactHistory, of_a_brick_with_26_neighbours_has_no_detail_and_its_writer_
     EXPECT_EQ(writer.predecessors.capacity(), 4u) << "readers that have settled take no room";
 }
 
+TEST(CompactHistory, keeps_its_detail_over_writes_while_very_many_read_parts) {
+    for (const std::int64_t num_readers : {33, 40, 54}) {
+        Script s;
+        for (int round = 0; round < 3; ++round) {
+            s.write_whole();
+            EXPECT_EQ(s.history.has_detail(), round != 0) << num_readers;
+            for (std::int64_t i = 0; i < num_readers; ++i) {
+                Predecessors list;
+                s.history.read(line(i % size, i % size + 1), false, whole, ++s.last, list, s.joins);
+            }
+            EXPECT_TRUE(s.history.has_detail());
+        }
+        s.write_whole();
+        s.write_whole();
+        EXPECT_FALSE(s.history.has_detail()) << "nothing read parts since";
+    }
+}
+
 TEST(CompactHistory, has_parts_once_a_part_is_written) {
     Script s;
     EXPECT_EQ(s.write(line(4, 8), false), 0u);

@@ -86,7 +86,7 @@ class Applied final : public kmm::detail::PlanBatch {
         set_books(core->books());
         infos_.reset(std::make_unique<kmm::graph::SubmitInfo>());
         wanted = requests;
-        plan = &of;
+        planned = &of;
         constexpr void (*bodies[])(void*, TaskContext&) = {add_to_each, sum_up, replace};
         for (const plan::Request& r : requests) {
             if (tasks().size() <= r.task) {

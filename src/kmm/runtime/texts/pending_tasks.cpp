@@ -1,4 +1,4 @@
-#include "kmm/runtime/texts/pending_plan.hpp"
+#include "kmm/runtime/texts/pending_tasks.hpp"
 
 #include "driver/format.hpp"
 
@@ -117,7 +117,7 @@ std::string label_line(std::string_view line) {
 
 }  // namespace
 
-struct PendingPlan::TaskFigures {
+struct PendingTasks::TaskFigures {
     TaskFigures(const Task& task, TaskStage at) noexcept
         : name(task),
           stage(at),
@@ -135,7 +135,7 @@ struct PendingPlan::TaskFigures {
 };
 
 /// In the order of submission.
-struct PendingPlan::Figures {
+struct PendingTasks::Figures {
     std::deque<TaskFigures> tasks;
     std::vector<UseFigures> uses;
     std::vector<EdgeFigures> edges;
@@ -155,7 +155,7 @@ struct PendingPlan::Figures {
     std::string text_of(const UseFigures& use) const { return use_text(use, owners[use.owner]); }
 };
 
-void PendingPlan::read_figures(Figures& f, TaskNumber last, TaskNumber last_helper,
+void PendingTasks::read_figures(Figures& f, TaskNumber last, TaskNumber last_helper,
                                const schedule::Scheduler& scheduler) {
     std::vector<Task*> pending;
     books_.table().for_each_up_to(last, last_helper, [&](Task& t) { pending.push_back(&t); });
@@ -184,7 +184,7 @@ void PendingPlan::read_figures(Figures& f, TaskNumber last, TaskNumber last_help
 }
 
 /// "kmm runtime 1: 3 tasks, 1 transfer pending"
-std::string PendingPlan::title(const Figures& f) const {
+std::string PendingTasks::title(const Figures& f) const {
     std::string counts;
     const auto add = [&](std::size_t count, const char* what) {
         if (count != 0) counts += (counts.empty() ? "" : ", ") + driver::count_text(count, what);
@@ -196,7 +196,7 @@ std::string PendingPlan::title(const Figures& f) const {
 }
 
 /// 7  task "axpy" chunk 3 of 10 on GPU 1: ready
-std::string PendingPlan::head_text(const TaskFigures& task) const {
+std::string PendingTasks::head_text(const TaskFigures& task) const {
     std::string text = driver::format("{}  {}", number_text(task.name.number), words_.task_text(task.name));
     if (task.name.kind == TaskKind::transfer)
         text += " into " + platform_.place_text(task.memory.is_host() ? ResourceId::host()
@@ -207,7 +207,7 @@ std::string PendingPlan::head_text(const TaskFigures& task) const {
     return text;
 }
 
-std::string PendingPlan::plain_text(const Figures& f) const {
+std::string PendingTasks::plain_text(const Figures& f) const {
     std::string text = title(f) + "\n";
     f.for_each([&](const TaskFigures& task, std::span<const UseFigures> uses, std::span<const EdgeFigures> edges) {
         text += driver::format("  {}\n", head_text(task));
@@ -223,7 +223,7 @@ std::string PendingPlan::plain_text(const Figures& f) const {
     return text;
 }
 
-std::string PendingPlan::dot_text(const Figures& f) const {
+std::string PendingTasks::dot_text(const Figures& f) const {
     std::string text = "digraph plan {\n";
     if (!f.tasks.empty())
         text += driver::format("  label=\"{}\";\n  labelloc=t;\n  node [shape=box];\n", label_line(title(f)));
@@ -244,7 +244,7 @@ std::string PendingPlan::dot_text(const Figures& f) const {
 
 // The order lock is not held any more when the thread waits for the baton. What has its place by then is published:
 // once everything is read the schedule has it, and its record is complete.
-std::string PendingPlan::text(PlanFormat format) {
+std::string PendingTasks::text(PlanFormat format) {
     TaskNumber last = 0, last_helper = 0;
     {
         const locks::Guard guard(books_.order());

@@ -13,9 +13,9 @@
 
 namespace kmm::detail {
 
-class PendingPlan {
+class PendingTasks {
   public:
-    PendingPlan(const Platform& platform, TaskBooks& books, const FailureWords& words, SchedulerTurns& turns) noexcept
+    PendingTasks(const Platform& platform, TaskBooks& books, const FailureWords& words, SchedulerTurns& turns) noexcept
         : platform_(platform), books_(books), words_(words), turns_(turns) {}
 
     /// All tasks and helpers that had their places when it was called. O(numbers from the oldest pending task on + uses
