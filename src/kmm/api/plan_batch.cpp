@@ -234,7 +234,7 @@ void PlanBatch::connect_access(Task& t, std::size_t request) {
         for (const plan::Piece& p : planned->pieces_of(temporary)) binding.read(p, t.number, t.predecessors, *this);
         return;
     }
-    void* const record = request < records.size() ? records[request] : nullptr;
+    void* const record = planned_by != nullptr ? planned_by->record_of(request) : nullptr;
     graph::CompactHistory& history =
         record != nullptr ? *static_cast<graph::CompactHistory*>(record) : binding.histories[need.chunk];
     const auto box = binding.box_of(need.chunk);

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "kmm/api/array_record.hpp"
@@ -33,8 +32,8 @@ class PlanBatch : public Batch {
     std::vector<plan::Request> wanted;  ///< one for each access
     /// Of `wanted`. Valid until the batch is committed.
     const plan::SubmitPlan* planned = nullptr;
-    /// plan::Planner::records, where the plan was made of the bindings that it is applied to; else empty.
-    std::span<void* const> records;
+    /// That made the plan, of the bindings that it is applied to; null: the plan comes from elsewhere.
+    const plan::Planner* planned_by = nullptr;
 
     graph::Task& current() { return *tasks().back(); }
 
@@ -54,7 +53,7 @@ class PlanBatch : public Batch {
         accesses.clear();
         wanted.clear();
         planned = nullptr;
-        records = {};
+        planned_by = nullptr;
     }
 
   private:

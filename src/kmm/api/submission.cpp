@@ -289,7 +289,7 @@ void Submission::Draft::check() {
     if (!planner.make(wanted, arrays, core->platform().limits_bytes()))
         throw_refusal(*accesses[planner.refusal().first].array);
     planned = &planner.plan();
-    records = planner.records();
+    planned_by = &planner;
     PlanBatch::check();
 }
 

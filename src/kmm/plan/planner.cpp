@@ -68,7 +68,6 @@ void Planner::find_chunks() {
     const std::size_t count = requests_.size();
     plan_.needs.resize(count);
     used_.resize(count);
-    records_.resize(count);
     if (!plan_.temporaries.empty() || !shared_.empty()) {
         plan_.temporaries.clear();
         plan_.pieces.clear();
@@ -476,22 +475,22 @@ bool Planner::check_content(std::uint32_t request) {
 /// tasks with very many accesses too.
 std::size_t Planner::first_in_table(std::size_t request, std::size_t few) {
     if (first_uses_.size() < 2 * plan_.needs.size()) first_uses_.assign(std::bit_ceil(2 * plan_.needs.size()), 0);
-    std::size_t h = used_[request] * 0x9e3779b97f4a7c15ull;
+    std::size_t h = used_[request].use * 0x9e3779b97f4a7c15ull;
     for (h ^= h >> 29;; ++h) {
         // Entries of tasks before count as empty.
         std::uint32_t& at = first_uses_[h & (first_uses_.size() - 1)];
         if (at < few || at >= request) return at = static_cast<std::uint32_t>(request);
-        if (used_[at] == used_[request]) return at;
+        if (used_[at].use == used_[request].use) return at;
     }
 }
 
 /// Sets which chunk or temporary the request uses, for those of the same task behind it; returns the need of the first
 /// one that does.
 Need& Planner::note_use(std::size_t task_begin, std::size_t request, std::uint64_t use) {
-    used_[request] = use;
+    used_[request].use = use;
     const std::size_t few = task_begin + few_requests;
     std::size_t first = task_begin;
-    while (first < few && used_[first] != use) ++first;
+    while (first < few && used_[first].use != use) ++first;
     if (first == few) first = first_in_table(request, few);
     if (first == request) plan_.needs[first].first_of_chunk = true, plan_.needs[first].use = num_uses_++;
     plan_.needs[request].use = plan_.needs[first].use;
@@ -530,8 +529,7 @@ bool Planner::describe() {
         Need& need = plan_.needs[i];
         const PlannedArray& array = *arrays_[r.array];
         if (need.form != Form::in_place) {
-            used_[i] = nothing;
-            records_[i] = nullptr;
+            used_[i] = {nothing, nullptr};
             if (need.form == Form::nothing) continue;
             if (!check_content(static_cast<std::uint32_t>(i))) return false;
             const Temporary& t = plan_.temporaries[need.temporary];
@@ -543,7 +541,7 @@ bool Planner::describe() {
             continue;
         }
         const Written::State state = array.written->state_of(need.chunk);
-        records_[i] = state.record;
+        used_[i].record = state.record;
         if (r.kind == AccessKind::read && !state.all && !check_content(static_cast<std::uint32_t>(i))) return false;
         Need& first = note_use(task_begin, i, std::uint64_t{r.array} << 32 | need.chunk);
         if (&first == &need) bytes = memory::sum_bytes(bytes, block_bytes(array, need.chunk_elements));

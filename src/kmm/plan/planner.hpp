@@ -19,7 +19,7 @@ namespace kmm::plan {
 class Written {
   public:
     struct State {
-        void* record = nullptr;  ///< of the implementation: see Planner::records
+        void* record = nullptr;  ///< of the implementation: see Planner::record_of
         bool any = false;        ///< some element was written
         bool all = false;        ///< every element was
     };
@@ -76,9 +76,9 @@ class Planner {
 
     /// Valid after `make` returned true, or refused for `too_large`, and until it is called again.
     const SubmitPlan& plan() const noexcept { return plan_; }
-    /// By request, where it is met in place: Written::State::record, so that who applies the plan to these arrays need
-    /// not look it up again; else null. Likewise.
-    std::span<void* const> records() const noexcept { return records_; }
+    /// Of a request that is met in place: Written::State::record, so that who applies the plan to these arrays need not
+    /// look it up again. Likewise.
+    void* record_of(std::size_t request) const noexcept { return used_[request].record; }
     /// Bytes of the block of what a request uses, which has a region with elements. Likewise.
     std::size_t bytes_of(const std::vector<Request>& requests, Arrays arrays, std::size_t request) const noexcept;
     /// Valid after a call returned false and until the next one.
@@ -95,6 +95,10 @@ class Planner {
         std::uint32_t chunk = 0;
         std::uint32_t request = 0;
         std::uint32_t piece = none;  ///< of a region that crosses chunks
+    };
+    struct Used {
+        std::uint64_t use = 0;   ///< its chunk and array, or its temporary, as one number
+        void* record = nullptr;  ///< of the chunk
     };
     static constexpr std::uint32_t none = ~std::uint32_t{0};
     /// The one request that writes a chunk.
@@ -148,8 +152,7 @@ class Planner {
     const Limits* limits_ = nullptr;
 
     SubmitPlan plan_;
-    std::vector<void*> records_;
-    std::vector<std::uint64_t> used_;  ///< by request: its chunk and array, or its temporary, as one number
+    std::vector<Used> used_;  ///< by request
     std::vector<std::uint32_t> order_;
     std::vector<std::uint32_t> ends_;     ///< by array: of those that write it in `order_`, and of those that read it
     std::vector<ChunkWriter> writer_of_;  ///< of one array, by chunk

@@ -156,7 +156,7 @@ struct PendingTasks::Figures {
 };
 
 void PendingTasks::read_figures(Figures& f, TaskNumber last, TaskNumber last_helper,
-                               const schedule::Scheduler& scheduler) {
+                                const schedule::Scheduler& scheduler) {
     std::vector<Task*> pending;
     books_.table().for_each_up_to(last, last_helper, [&](Task& t) { pending.push_back(&t); });
     // Of one place helpers are first.
