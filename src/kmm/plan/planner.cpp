@@ -51,6 +51,9 @@ bool Planner::make(const std::vector<Request>& requests, Arrays arrays, const Li
     return decide();
 }
 
+/// A region that lies in one chunk is met in place, any other in a temporary. Then what others write decides: a part of
+/// a chunk that another memory writes, and a read of what a task writes in place, get temporaries too. Last, which
+/// gathers wait until their tasks are placed.
 bool Planner::decide() {
     find_chunks();
     if (any_crossing_ && !list_pieces()) return false;
