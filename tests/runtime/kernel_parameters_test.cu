@@ -195,6 +195,19 @@ TEST(KernelParameters, are_built_once_for_each_task_and_not_by_the_one_who_submi
     });
 }
 
+TEST(KernelParameters, that_a_launcher_builds_are_in_the_report_by_the_place_of_their_submit) {
+    RuntimeHandle rt = kmm::make_runtime();
+    Array<float> a = rt.allocate(std::vector<float>(10, 0.0F));
+    rt.submit(host(), Host([] {}));
+    EXPECT_EQ(rt.report().find("  late "), std::string::npos);
+    for (int i = 0; i < 3; i++) rt.submit(device(0), GPUKernel(count, 10).named("early"), write(a));
+    rt.submit(device(0), GPUKernel(count, 10).named("other"), write(a));
+    const std::string text = rt.report(), json = rt.report(kmm::ReportFormat::Json);
+    EXPECT_NE(text.find("  late       3 kernels of task \"early\""), std::string::npos) << text;
+    EXPECT_NE(text.find("  late       1 kernel of task \"other\""), std::string::npos) << text;
+    EXPECT_NE(json.find("\"late_kernels\":[{"), std::string::npos) << json;
+}
+
 TEST(KernelParameters, are_not_built_for_an_empty_chunk) {
     for_each_configuration(0, [](RuntimeHandle rt) {
         num_built = 0;

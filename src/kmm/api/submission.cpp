@@ -162,7 +162,7 @@ void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {
 void Submission::set_body(void* payload, const TaskBody& body, bool sees_layouts) {
     Task& t = draft_->current();
     // A kernel with a body: a launcher thread builds its parameters and launches it.
-    if (t.kind == TaskKind::kernel) t.kind = TaskKind::device_function;
+    if (t.kind == TaskKind::kernel) t.kind = TaskKind::device_function, ++draft_->num_late;
     t.function = {body, payload};
     if (sees_layouts) t.make_layouts();
 }
@@ -335,6 +335,7 @@ EventId Submission::commit() {
     if (const std::size_t count = d.tasks().size(); count > 1)
         d.add_task({.num_edges = count}).predecessors.reserve(count);
     core.commit(d);
+    if (d.num_late != 0) core.late_kernels().count(d.launcher, d.num_late);
     return core.books().event_of(d.last());
 }
 

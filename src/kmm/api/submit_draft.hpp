@@ -26,6 +26,7 @@ struct Submission::Draft final : PlanBatch {
     std::vector<NewBinding> bindings;
     graph::SubmitInfoSource info;  ///< of the submit before: a loop submits from one place
     std::int64_t submit_begin_ns = 0;
+    std::size_t num_late = 0;  ///< tasks that are kernels with a body
 
     /// Whether its lists have grown to more than some 5 MB. Such a draft is not kept: a thread that makes only small
     /// submits from then on would hold it for nothing; another large submit costs the allocations again.
@@ -38,6 +39,7 @@ struct Submission::Draft final : PlanBatch {
         PlanBatch::clear();
         arrays.clear();
         bindings.clear();
+        num_late = 0;
     }
     // ---- Batch
     void check() override;

@@ -46,6 +46,7 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     const ShortageWords& shortage_words() const noexcept { return shortage_words_; }
     Listeners& listeners() noexcept { return listeners_; }
     UserCopies& user_copies() noexcept { return reports_.user_copies(); }
+    LateKernels& late_kernels() noexcept { return reports_.late_kernels(); }
     CopyBuffers& copy_buffers() noexcept { return copy_buffers_; }
     CopyStreams& copy_streams() noexcept { return copy_streams_; }
 

@@ -77,6 +77,32 @@ UserCopies::Count UserCopies::of(Kind kind) const noexcept {
             c.nanoseconds.load(std::memory_order_relaxed)};
 }
 
+void LateKernels::count(const LauncherInfo& launcher, std::size_t kernels) noexcept {
+    const locks::Guard guard(mutex_);
+    const SourceLocation& at = launcher.location;
+    for (Place& p : places_)
+        if (p.location.line() == at.line() && std::string_view(p.location.file()) == at.file()) {
+            p.kernels += kernels;
+            return;
+        }
+    try {
+        if (places_.size() < most_places) {
+            places_.push_back({text_of(launcher), at, kernels});
+            return;
+        }
+    } catch (const std::bad_alloc&) {
+        // counted below
+    }
+    elsewhere_ += kernels;
+}
+
+std::vector<LateKernels::Place> LateKernels::places() const {
+    const locks::Guard guard(mutex_);
+    std::vector<Place> places = places_;
+    if (elsewhere_ != 0) places.push_back({"other places", {}, elsewhere_});
+    return places;
+}
+
 RuntimeStats Reports::stats() {
     turns_.help();
     return turns_.with_baton(
@@ -135,6 +161,7 @@ struct Reports::Figures {
     std::vector<LinkFigures> links;
     supply::MemoryService::Figures service;
     std::size_t copy_buffers_bytes = 0;
+    std::vector<LateKernels::Place> late_kernels;
 
     nlohmann::json json() const;
     std::string text() const;
@@ -183,6 +210,8 @@ nlohmann::json Reports::Figures::json() const {
     j["allocations"] = stats.allocations;
     j["frees"] = stats.frees;
     j["pinning"] = {{"bytes", service.pinned_bytes}, {"seconds", service.pinning_seconds}};
+    for (const LateKernels::Place& p : late_kernels)
+        j["late_kernels"].push_back({{"submit", p.submit}, {"kernels", p.kernels}});
     j["copy_buffers"] = {{"bytes", copy_buffers_bytes}};
     j["bounce_buffer"] = {{"bytes", service.bounce_bytes}};
     for (std::size_t m = 0; m < memories.size(); ++m) j["memories"].push_back(memory_json(m));
@@ -207,6 +236,9 @@ std::string Reports::Figures::text() const {
     text += driver::format("  waits      {} waited for memory, {} together, the longest {}; {} now\n",
                            count_text(tasks_waited, "task"), seconds_text(waited_seconds),
                            seconds_text(longest_wait_seconds), waiting_now);
+    for (const LateKernels::Place& p : late_kernels)
+        text += driver::format("  late       {} of {}: launchers build parameters of the program's own types\n",
+                               count_text(p.kernels, "kernel"), p.submit);
     for (const LinkFigures& l : links) text += l.text();
     text += driver::format("  gathered   {}  snapshots {}\n", byte_size_text(stats.gathered_bytes),
                            byte_size_text(stats.snapshot_bytes));
@@ -270,6 +302,7 @@ std::string Reports::report(ReportFormat format) {
     f.unfinished = books_.unfinished().count();
     f.service = engine_.memory_service().figures();
     f.copy_buffers_bytes = copy_buffers_.size_bytes();
+    f.late_kernels = late_kernels_.places();
     return format == ReportFormat::Json ? f.json().dump() : f.text();
 }
 
