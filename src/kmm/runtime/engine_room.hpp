@@ -12,6 +12,7 @@
 #include "kmm/engine/host_pool.hpp"
 #include "kmm/engine/lanes.hpp"
 #include "kmm/engine/mailbox.hpp"
+#include "kmm/runtime/engine.hpp"
 #include "kmm/runtime/function_runner.hpp"
 #include "kmm/runtime/platform.hpp"
 #include "kmm/schedule/lane_positions.hpp"
@@ -20,11 +21,8 @@
 
 namespace kmm::detail {
 
-class EngineRoom {
+class EngineRoom final : public Engine {
   public:
-    /// Launcher threads of each device: device functions may block in a library, and two of them rarely do at once.
-    static constexpr std::uint32_t launchers_per_device = 2;
-
     EngineRoom(const Platform& platform, engine::ErrorMaker& errors, const trace::Emitter& emitter)
         : platform_(platform), errors_(errors), emitter_(emitter), runner_(platform, failed_tasks_, errors) {}
     EngineRoom(const EngineRoom&) = delete;
@@ -36,27 +34,41 @@ class EngineRoom {
     /// Started last: if threads are scarce the pool gets fewer, and every task can still be run. Returns how many it
     /// got; throws std::system_error if none.
     std::size_t start_host_pool(engine::Mailbox& mailbox);
-    /// The runtime is lost: nothing more is handed to a device, and functions that have not begun are skipped. Returns
-    /// at once; the scheduler hands nothing over afterwards.
-    void stop() noexcept;
-    /// After `stop`: until no function runs and the devices are done with what they were given. Not for a thread of the
-    /// engine.
-    void wait_until_stopped() noexcept;
     /// When every task has settled. The memory service stays: it may still ask the scheduler.
     void end_threads() noexcept;
     void end_memory_service() noexcept { memory_service_.reset(); }
 
-    engine::FailedTasks& failed_tasks() noexcept { return failed_tasks_; }
     engine::Lanes& lanes() noexcept { return *lanes_; }
     supply::MemoryService& memory_service() noexcept { return *memory_service_; }
     const supply::MemoryService& memory_service() const noexcept { return *memory_service_; }
     const std::vector<std::unique_ptr<engine::DeviceThread>>& device_threads() const noexcept {
         return device_threads_;
     }
-    engine::LauncherThreads& launchers(std::uint32_t device) noexcept { return *launchers_[device]; }
     engine::HostPool& host_pool() noexcept { return *host_pool_; }
     /// All that were ever started.
     std::size_t threads_started() const;
+
+    // ---- Engine
+    void push(std::uint32_t device, schedule::InstructionList& instructions) override {
+        device_threads_[device]->push(instructions);
+    }
+    void launch(std::uint32_t device, graph::Task& task) override { launchers_[device]->push(task); }
+    void push_to_host(std::span<graph::Task* const> tasks) override { host_pool_->push(tasks); }
+    void grow(memory::MemoryIndex memory, std::size_t at_least_bytes) override {
+        memory_service_->grow(memory, at_least_bytes);
+    }
+    void exchange(memory::MemoryIndex memory, std::size_t at_least_bytes) override {
+        memory_service_->exchange(memory, at_least_bytes);
+    }
+    void give_bounce(std::size_t bytes) override { memory_service_->give_bounce(bytes); }
+    void await(memory::MemoryIndex memory, const memory::Lacking& lacking, bool patient) override {
+        memory_service_->await(memory, lacking, patient);
+    }
+    void device_advanced() override { memory_service_->device_advanced(); }
+    std::size_t taken_bytes(std::uint32_t device) const override { return memory_service_->taken_bytes(device); }
+    engine::FailedTasks& failed_tasks() noexcept override { return failed_tasks_; }
+    void stop() noexcept override;
+    void wait_until_stopped() noexcept override;
 
   private:
     const Platform& platform_;

@@ -14,14 +14,14 @@ constexpr std::int64_t refusal_counts_ns = 1'000'000'000;
 
 void Outgoing::flush() {
     for (std::size_t d = 0; d < instructions_.size(); ++d)
-        if (!instructions_[d].empty()) engine_.device_threads()[d]->push(instructions_[d]);
+        if (!instructions_[d].empty()) engine_.push(static_cast<std::uint32_t>(d), instructions_[d]);
     if (to_host_.empty()) return;
-    engine_.host_pool().push(to_host_);
+    engine_.push_to_host(to_host_);
     to_host_.clear();
 }
 
 bool Outgoing::ask_for_bounce(std::size_t bytes) {
-    engine_.memory_service().give_bounce(bytes);
+    engine_.give_bounce(bytes);
     return true;
 }
 
@@ -29,15 +29,15 @@ void Outgoing::move_on_host(std::uintptr_t destination, std::uintptr_t source, s
     std::memmove(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), bytes);
 }
 
-void Outgoing::grow(memory::MemoryIndex memory, std::size_t bytes) { engine_.memory_service().grow(memory, bytes); }
+void Outgoing::grow(memory::MemoryIndex memory, std::size_t bytes) { engine_.grow(memory, bytes); }
 
 bool Outgoing::exchange(memory::MemoryIndex memory, std::size_t bytes) {
-    engine_.memory_service().exchange(memory, bytes);
+    engine_.exchange(memory, bytes);
     return true;
 }
 
 bool Outgoing::await_memory(memory::MemoryIndex memory, const memory::Lacking& lacking, bool patient) {
-    engine_.memory_service().await(memory, lacking, patient);
+    engine_.await(memory, lacking, patient);
     return true;
 }
 
@@ -89,8 +89,7 @@ std::shared_ptr<graph::Failure> Outgoing::make_failure(Task& task, std::exceptio
 
 void Outgoing::out_of_memory(Task& task) {
     try {
-        task.cold_part(graph::UseOfReserve::yes).unworded =
-            shortages_.look(task, *scheduler_, books_.table(), engine_.memory_service());
+        task.cold_part(graph::UseOfReserve::yes).unworded = shortages_.look(task, *scheduler_, books_.table(), engine_);
     } catch (const std::bad_alloc&) {
         task.thrown = books_.no_host_memory();
     }

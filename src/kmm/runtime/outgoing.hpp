@@ -8,7 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "kmm/runtime/engine_room.hpp"
+#include "kmm/runtime/engine.hpp"
+#include "kmm/runtime/platform.hpp"
 #include "kmm/runtime/task_books.hpp"
 #include "kmm/runtime/texts/failure_words.hpp"
 #include "kmm/runtime/texts/shortages.hpp"
@@ -24,7 +25,7 @@ class Outgoing final : public schedule::Outbox {
     using TaskNumber = graph::TaskNumber;
 
     Outgoing(const Platform& platform, TaskBooks& books, FailureWords& words, const ShortageWords& shortages,
-             EngineRoom& engine)
+             Engine& engine)
         : platform_(platform), books_(books), words_(words), engine_(engine), shortages_(platform, shortages) {
         instructions_.resize(platform.num_devices());
         refused_at_ns_.resize_for_devices(platform.num_devices());
@@ -62,7 +63,7 @@ class Outgoing final : public schedule::Outbox {
     void instruct(std::uint32_t device, const schedule::Instruction& instruction) override {
         instructions_[device].push(instruction);
     }
-    void launch(std::uint32_t device, Task& task) override { engine_.launchers(device).push(task); }
+    void launch(std::uint32_t device, Task& task) override { engine_.launch(device, task); }
     void run_on_host(Task& task) override { to_host_.push_back(&task); }
     bool ask_for_bounce(std::size_t bytes) override;
     void move_on_host(std::uintptr_t destination, std::uintptr_t source, std::size_t bytes) override;
@@ -90,7 +91,7 @@ class Outgoing final : public schedule::Outbox {
     const Platform& platform_;
     TaskBooks& books_;
     FailureWords& words_;
-    EngineRoom& engine_;
+    Engine& engine_;
     const schedule::Scheduler* scheduler_ = nullptr;
     std::vector<schedule::InstructionList> instructions_;  ///< by device
     graph::TaskList to_host_;

@@ -113,15 +113,15 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     void log_undelivered() noexcept;
     [[noreturn]] void throw_deadlock(TaskNumber number) const;
 
-    // Each part knows those before it, but that `turns_` and `engine_` know each other, through interfaces. The
+    // Each part knows those before it, but that `engine_` and `turns_` know each other, through interfaces. The
     // scheduler's thread ends first, then those of the engine.
     Platform platform_;
     TaskBooks books_;
     FailureWords words_;
     ShortageWords shortage_words_;
     Listeners listeners_;
-    SchedulerTurns turns_;
     EngineRoom engine_;
+    SchedulerTurns turns_;
     CopyBuffers copy_buffers_;
     CopyStreams copy_streams_;
     Reports reports_;

@@ -38,7 +38,7 @@ schedule::SchedulerOptions options_for(const Platform& platform, const trace::Em
     schedule::SchedulerOptions options;
     options.num_devices = platform.num_devices();
     options.compute_lanes = static_cast<std::uint32_t>(platform.config().device_concurrent_streams);
-    options.launcher_lanes = EngineRoom::launchers_per_device;
+    options.launcher_lanes = Engine::launchers_per_device;
     options.host_threads = static_cast<std::uint32_t>(platform.config().host_threads);
     options.threads_at_once = platform.threads_at_once();
     options.debug = platform.config().debug_mode;
@@ -50,11 +50,12 @@ schedule::SchedulerOptions options_for(const Platform& platform, const trace::Em
 }  // namespace
 
 SchedulerTurns::SchedulerTurns(const Platform& platform, TaskBooks& books, FailureWords& words,
-                               const ShortageWords& shortages, EngineRoom& engine, const trace::Emitter& emitter)
+                               const ShortageWords& shortages, Engine& engine, const trace::Emitter& emitter)
     : platform_(platform),
       books_(books),
       words_(words),
       engine_(engine),
+      failed_tasks_(engine.failed_tasks()),
       emitter_(emitter),
       outgoing_(platform, books, words, shortages, engine),
       scheduler_(std::make_unique<schedule::Scheduler>(outgoing_, books.table(), options_for(platform, emitter),
@@ -178,7 +179,7 @@ void SchedulerTurns::turn() {
     messages_.clear();
     for (memory::Owner* owner : scheduler_->freed_owners()) memory::DeleteOwner()(owner);
     scheduler_->freed_owners().clear();
-    if (engine_.failed_tasks().any() && scheduler_->idle()) engine_.failed_tasks().clear();
+    if (failed_tasks_.any() && scheduler_->idle()) failed_tasks_.clear();
     if (listener != nullptr) [[unlikely]]
         listener->note({.what = trace::What::turn, .begin_ns = begin_ns, .end_ns = trace::clock_ns()});
 }
@@ -210,11 +211,11 @@ void SchedulerTurns::handle(Message& m) {
     case Message::What::advance:
         if (m.error != nullptr) scheduler_->lane_failed(m.lane, m.position, m.error);
         scheduler_->advance(m.lane, m.position);
-        engine_.memory_service().device_advanced();
+        engine_.device_advanced();
         break;
     case Message::What::launched:
         scheduler_->launched(*m.task, m.lane, m.position, m.error, m.finished);
-        if (m.finished) engine_.memory_service().device_advanced();
+        if (m.finished) engine_.device_advanced();
         break;
     case Message::What::host_done: scheduler_->host_done(*m.task, m.error); break;
     case Message::What::task_failed: scheduler_->task_failed(m.task_number, m.error); break;

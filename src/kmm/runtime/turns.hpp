@@ -24,7 +24,7 @@ namespace kmm::detail {
 class SchedulerTurns final : public engine::Mailbox {
   public:
     SchedulerTurns(const Platform& platform, TaskBooks& books, FailureWords& words, const ShortageWords& shortages,
-                   EngineRoom& engine, const trace::Emitter& emitter);
+                   Engine& engine, const trace::Emitter& emitter);
     SchedulerTurns(const SchedulerTurns&) = delete;
     SchedulerTurns& operator=(const SchedulerTurns&) = delete;
 
@@ -96,7 +96,8 @@ class SchedulerTurns final : public engine::Mailbox {
     const Platform& platform_;
     TaskBooks& books_;
     const FailureWords& words_;
-    EngineRoom& engine_;
+    Engine& engine_;
+    engine::FailedTasks& failed_tasks_;
     const trace::Emitter& emitter_;
 
     alignas(64) engine::MessageQueue message_queue_;  // apart from what does not change

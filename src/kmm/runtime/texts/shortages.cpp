@@ -47,7 +47,7 @@ std::uint64_t Shortages::frees_for(const memory::Residency& r, memory::MemoryInd
 }
 
 std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, const schedule::Scheduler& scheduler,
-                                                       graph::TaskTable& table, const supply::MemoryService& service) {
+                                                       graph::TaskTable& table, const Engine& engine) {
     const memory::Residency& r = scheduler.residency();
     const memory::MemoryIndex m = task.memory;
     Known& known = known_[m];
@@ -64,7 +64,7 @@ std::shared_ptr<const graph::Unworded> Shortages::look(const graph::Task& task, 
     s->capacity_bytes = known.counters.capacity_bytes;
     s->largest_free_bytes = known.largest_free_bytes;
     s->holders = known.holders;
-    s->taken_bytes = m.is_device() ? service.taken_bytes(m.device()) : known.counters.capacity_bytes;
+    s->taken_bytes = m.is_device() ? engine.taken_bytes(m.device()) : known.counters.capacity_bytes;
     s->host_in_use_bytes = r.space(memory::MemoryIndex::host()).counters.current_bytes;
     if (scheduler.in_flight(m) != 0) add_running(*s, table);
     known.report = s;

@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "kmm/graph/task.hpp"
+#include "kmm/runtime/engine.hpp"
 #include "kmm/runtime/platform.hpp"
 #include "kmm/runtime/texts/shortage_words.hpp"
 #include "kmm/schedule/scheduler.hpp"
-#include "kmm/supply/memory_service.hpp"
 
 namespace kmm::detail {
 
@@ -23,7 +23,7 @@ class Shortages {
     /// O(tasks that have not settled), and O(replicas of the memory) where a sixteenth of them has changed since the
     /// last look. Throws std::bad_alloc.
     std::shared_ptr<const graph::Unworded> look(const graph::Task& task, const schedule::Scheduler& scheduler,
-                                                graph::TaskTable& table, const supply::MemoryService& service);
+                                                graph::TaskTable& table, const Engine& engine);
 
   private:
     struct Known {
