@@ -420,4 +420,144 @@ TEST(MemoryService, whatever_was_wished_for_when_the_end_comes_nothing_stays_tak
     EXPECT_EQ(f.taken_from_driver(), 0u);
 }
 
+TEST(MemoryService, growth_that_was_asked_for_during_a_reclaim_does_not_take_the_memory_again) {
+    Fixture f(64 * mib, DeviceMemoryKind::NoPool);
+    f.mailbox.on_reclaim = [&](const std::vector<AddressRange>&, std::size_t) {
+        f.service->grow(device, 64 * mib);
+        Reclaimed reclaimed;
+        reclaimed.taken.push_back({0, {}});
+        return reclaimed;
+    };
+    f.start(0, 64 * mib);
+    (void)f.grow(device, 64 * mib);
+    const auto in_a_minute = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    EXPECT_EQ(f.service->reclaim(device, mib, false, in_a_minute), 64 * mib);
+    EXPECT_EQ(f.answer(Message::What::grown, device).bytes, 0u);
+    EXPECT_EQ(f.taken_from_driver(), 0u);
+}
+
+TEST(MemoryService, more_is_reclaimed_when_the_host_has_grown_for_what_must_be_saved) {
+    int times_asked = 0;  // by the service's thread
+    Fixture f(gib, DeviceMemoryKind::NoPool);
+    f.mailbox.on_reclaim = [&](const std::vector<AddressRange>& regions, std::size_t bytes) {
+        Reclaimed reclaimed;
+        EXPECT_EQ(regions.size(), 2u - static_cast<std::size_t>(times_asked));
+        EXPECT_EQ(bytes, (128 - 64 * static_cast<std::size_t>(times_asked)) * mib);
+        reclaimed.taken.push_back({0, {}});
+        reclaimed.host_growing = times_asked++ == 0;
+        if (reclaimed.host_growing) f.service->grow(host, mib);
+        return reclaimed;
+    };
+    f.start(64 * mib, gib);
+    for (int i = 0; i < 2; ++i) (void)f.grow(device, 64 * mib);
+    const auto in_a_minute = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    EXPECT_EQ(f.service->reclaim(device, 128 * mib, false, in_a_minute), 128 * mib);
+    EXPECT_NE(f.answer(Message::What::grown, host).bytes, 0u);
+    EXPECT_EQ(times_asked, 2);
+}
+
+// ---------------------------------------------------------------------------------- several services of one process
+
+/// Services of two runtimes on one driver, which has two devices. Each step is as large as it was asked for.
+struct Neighbours {
+    CountingDriver driver{kmm::driver::make_host_driver({2, 64 * mib, 1})};
+    kmm::RuntimeConfig config;
+    struct One {
+        Lanes lanes;
+        FakeMailbox mailbox;
+        std::optional<MemoryService> service;
+        One(CountingDriver& driver, const std::vector<int>& ordinals) : lanes(driver, ordinals, 1) {}
+    };
+    std::optional<One> first, second;
+
+    /// The driver's numbers of their devices.
+    Neighbours(const std::vector<int>& of_first, const std::vector<int>& of_second) {
+        config.device_memory_kind = DeviceMemoryKind::NoPool;
+        config.memory_wait = 60;
+        first.emplace(driver, of_first);
+        second.emplace(driver, of_second);
+        for (auto* const one : {&first, &second}) {
+            const std::size_t count = (one == &first ? of_first : of_second).size();
+            std::vector<std::size_t> limits(1 + count, 64 * mib);
+            limits[0] = 0;
+            (*one)->service.emplace((*one)->lanes, one == &first ? of_first : of_second, limits, config,
+                                    DeviceMemoryKind::NoPool, &*one, (*one)->mailbox);
+        }
+    }
+    static std::size_t grow(One& one, MemoryIndex memory, std::size_t bytes) {
+        one.service->grow(memory, bytes);
+        return one.mailbox.next().bytes;
+    }
+};
+
+/// All that is there.
+Reclaimed all_of(const std::vector<AddressRange>& regions) {
+    Reclaimed reclaimed;
+    for (std::size_t i = 0; i < regions.size(); ++i) reclaimed.taken.push_back({i, {}});
+    return reclaimed;
+}
+
+TEST(MemoryServices, one_that_awaits_memory_gets_what_its_neighbour_gives_up) {
+    Neighbours n({0}, {1, 0});  // the device that they share is the second one's second
+    constexpr MemoryIndex shared = MemoryIndex::of_device(1);
+    std::size_t wanted = 0;
+    n.second->mailbox.on_reclaim = [&](const std::vector<AddressRange>& regions, std::size_t bytes) {
+        EXPECT_EQ(regions.size(), 1u) << "of the other device nothing is given up";
+        wanted = bytes;
+        return all_of(regions);
+    };
+    EXPECT_EQ(Neighbours::grow(*n.second, device, 10 * mib), 10 * mib);
+    EXPECT_EQ(Neighbours::grow(*n.second, shared, 40 * mib), 40 * mib);
+    n.first->service->await(device, {50 * mib, 50 * mib}, true);
+    const Message m = n.first->mailbox.next();
+    EXPECT_EQ(m.what, Message::What::awaited);
+    EXPECT_EQ(m.bytes, 50 * mib);
+    EXPECT_EQ(wanted, (50 - (64 - 40)) * mib) << "what the driver has is not asked for";
+    EXPECT_EQ(n.first->service->taken_bytes(0), 50 * mib);
+    EXPECT_EQ(n.second->service->taken_bytes(1), 0u);
+    EXPECT_EQ(n.second->service->taken_bytes(0), 10 * mib);
+}
+
+TEST(MemoryServices, one_that_awaits_memory_asks_no_neighbour_of_another_device) {
+    Neighbours n({0}, {1});
+    std::atomic<int> times_asked{0};
+    n.second->mailbox.on_reclaim = [&](const std::vector<AddressRange>& regions, std::size_t) {
+        ++times_asked;
+        return all_of(regions);
+    };
+    void* held = nullptr;
+    ASSERT_TRUE(n.driver.allocate(0, 40 * mib, &held).ok());
+    EXPECT_EQ(Neighbours::grow(*n.second, device, 40 * mib), 40 * mib);
+    n.first->service->await(device, {50 * mib, 50 * mib}, true);
+    EXPECT_EQ(n.first->mailbox.next().bytes, 0u) << "no holder in this process has any of that device";
+    EXPECT_EQ(times_asked.load(), 0);
+    EXPECT_TRUE(n.driver.free(held).ok());
+}
+
+TEST(MemoryServices, of_two_that_await_each_others_memory_the_later_one_gives_its_own_first) {
+    Neighbours n({0}, {0});
+    std::atomic<bool> second_awaits{false};
+    std::atomic<bool> first_gave_while_it_waited{false};
+    n.first->mailbox.on_reclaim = [&](const std::vector<AddressRange>& regions, std::size_t) {
+        if (n.first->mailbox.empty()) first_gave_while_it_waited = true;
+        return all_of(regions);
+    };
+    std::promise<void> second_was_asked;
+    n.second->mailbox.on_reclaim = [&](const std::vector<AddressRange>& regions, std::size_t) {
+        if (second_awaits.exchange(true)) return all_of(regions);
+        n.second->service->await(device, {32 * mib, 32 * mib}, true);
+        second_was_asked.set_value();
+        return Reclaimed{};
+    };
+    EXPECT_EQ(Neighbours::grow(*n.first, device, 32 * mib), 32 * mib);
+    EXPECT_EQ(Neighbours::grow(*n.second, device, 32 * mib), 32 * mib);
+    n.first->service->await(device, {32 * mib, 32 * mib}, true);
+    second_was_asked.get_future().wait();
+    // What it gave it lacks as well: in the end it has all there is.
+    EXPECT_EQ(n.second->mailbox.next().bytes, 64 * mib);
+    EXPECT_FALSE(first_gave_while_it_waited.load());
+    EXPECT_EQ(n.first->mailbox.next().bytes, 32 * mib);
+    EXPECT_EQ(n.first->service->taken_bytes(0), 0u);
+}
+
 }  // namespace
