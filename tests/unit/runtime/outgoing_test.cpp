@@ -250,7 +250,7 @@ TEST_F(OutgoingTest, of_very_many_failures_a_few_are_told_and_the_others_counted
     EXPECT_EQ(news.more, 0u);
 }
 
-// ------------------------------------------------------------------------------------------------- how tasks have ended
+// ------------------------------------------------------------------------------------------------ how tasks have ended
 
 TEST_F(OutgoingTest, a_failure_of_its_own_is_no_news_and_those_that_it_cancels_share_its_root) {
     Task& failed = make_task();

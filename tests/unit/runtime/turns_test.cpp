@@ -313,7 +313,7 @@ TEST_F(TurnsTest, words_of_a_shortage_are_made_once_the_baton_is_free) {
     EXPECT_TRUE(ground.engine.batches.empty());
 }
 
-// ------------------------------------------------------------------------------------------- memory, asked from outside
+// ------------------------------------------------------------------------------------------ memory, asked from outside
 
 TEST_F(TurnsTest, memory_that_was_given_a_moment_ago_is_taken_back_once) {
     post_memory(What::given_again, gpu, gpu_memory, mib);

@@ -1,4 +1,4 @@
-// How allocators of the process get memory from a runtime: kmm/supply/device_share.hpp on the host driver, with the test
+// How allocators of the process get memory from a runtime: kmm/supply/device_share.hpp on the host driver. The test is
 // in the runtime's place.
 #include "kmm/supply/device_share.hpp"
 
