@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "asleep.hpp"
 #include "fake_engine.hpp"
 #include "kmm/core/config.hpp"
 #include "kmm/error.hpp"
@@ -24,8 +25,9 @@ using detail::SchedulerTurns;
 using engine::Message;
 using What = Message::What;
 
-// A test that waits in vain fails after that instead of hanging.
-constexpr std::chrono::minutes in_vain{1};
+// A test that waits in vain fails after that instead of hanging: before the scheduler's thread, which sleeps for at most
+// 30 seconds, looks by itself.
+constexpr std::chrono::seconds in_vain{20};
 constexpr std::uintptr_t gpu_memory = std::uintptr_t{2} << 40;
 constexpr std::uintptr_t host_memory = std::uintptr_t{1} << 40;
 
@@ -49,7 +51,6 @@ class TurnsTest : public ::testing::Test {
   protected:
     TurnsTest() { ground.emitter.listen(&counted); }
     ~TurnsTest() override {
-        ground.engine.on_push_to_host = [](auto) {};
         if (turns.has_started()) turns.end();
     }
 
@@ -121,6 +122,18 @@ class TurnsTest : public ::testing::Test {
             for (Task* t : tasks) post_host_done(*t);
         };
     }
+    /// Begins the scheduler's thread. When this returns, it has handed over a task, which does not end, and sleeps.
+    void start_until_asleep() {
+        test::Sleepyhead thread;
+        ground.engine.on_push_to_host = [&](auto) { thread.here(); };
+        turns.start();
+        (void)publish(1);
+        turns.leave_turn();
+        thread.wait_until_asleep();
+        turns.with_baton([&](auto&, auto&) {
+            ground.engine.on_push_to_host = [this](auto) { handed_over.set_value(std::this_thread::get_id()); };
+        });
+    }
     std::uint64_t unfinished() const { return ground.books.unfinished().count(); }
     /// Whether a turn can be taken on this thread now.
     bool baton_is_free() {
@@ -139,6 +152,9 @@ class TurnsTest : public ::testing::Test {
 
     Ground ground{2};
     CountedTurns counted;
+    // Set by the scheduler's thread, which ends before they do.
+    std::promise<std::thread::id> handed_over;
+    std::promise<void> stopped;
     SchedulerTurns turns{ground.platform,       ground.books,  ground.words,
                          ground.shortage_words, ground.engine, ground.emitter};
     std::vector<std::future<bool>> waiters;
@@ -406,16 +422,16 @@ TEST_F(TurnsTest, a_turn_that_finds_no_memory_loses_the_runtime_and_lets_go_of_t
 }
 
 TEST_F(TurnsTest, of_a_lost_runtime_every_task_ends_once_the_engine_has_stopped) {
-    std::promise<void> stopped;
-    ground.engine.on_wait_until_stopped = [&] {
+    ground.engine.on_wait_until_stopped = [this] {
+        if (ground.engine.times_awaited_stop != 1) return;
         EXPECT_EQ(ground.engine.times_stopped, 1u);
         EXPECT_NE(unfinished(), 0u) << "functions may still run";
         EXPECT_TRUE(others_get_baton()) << "they may ask";
         stopped.set_value();
     };
-    const std::vector<TaskNumber> numbers = publish(3);
+    start_until_asleep();
+    const std::vector<TaskNumber> numbers = publish(3, TaskKind::kernel, gpu);
     turns.help();
-    turns.start();
     turns.lost();
     ASSERT_EQ(stopped.get_future().wait_for(in_vain), std::future_status::ready);
     ground.books.unfinished().wait_until_below(1);
@@ -428,9 +444,7 @@ TEST_F(TurnsTest, of_a_lost_runtime_every_task_ends_once_the_engine_has_stopped)
 // ---------------------------------------------------------------------------------------------- the scheduler's thread
 
 TEST_F(TurnsTest, a_turn_that_is_left_is_taken_by_the_schedulers_thread) {
-    std::promise<std::thread::id> handed_over;
-    ground.engine.on_push_to_host = [&](auto) { handed_over.set_value(std::this_thread::get_id()); };
-    turns.start();
+    start_until_asleep();
     (void)publish(1);
     turns.leave_turn();
     auto thread = handed_over.get_future();
@@ -439,15 +453,24 @@ TEST_F(TurnsTest, a_turn_that_is_left_is_taken_by_the_schedulers_thread) {
 }
 
 TEST_F(TurnsTest, messages_that_come_during_a_question_are_read_by_the_schedulers_thread_afterwards) {
-    std::promise<void> handed_over;
-    ground.engine.on_push_to_host = [&](auto) { handed_over.set_value(); };
-    turns.start();
+    start_until_asleep();
     turns.with_baton([&](auto&, auto&) {
         (void)publish(1);
         turns.help();
-        EXPECT_TRUE(ground.engine.to_host.empty());
+        EXPECT_EQ(ground.engine.to_host.size(), 1u);
     });
     EXPECT_EQ(handed_over.get_future().wait_for(in_vain), std::future_status::ready);
+}
+
+TEST_F(TurnsTest, the_release_of_an_array_wakes_the_schedulers_thread) {
+    start_until_asleep();
+    memory::Array& array = *Ground::make_free_array().release();
+    const std::weak_ptr<const plan::Layout> layout = array.layout;
+    (void)publish(1);
+    turns.release(array);  // wakes it
+    ASSERT_EQ(handed_over.get_future().wait_for(in_vain), std::future_status::ready);
+    turns.end();
+    EXPECT_TRUE(layout.expired());
 }
 
 TEST_F(TurnsTest, the_end_reads_every_message_although_another_thread_has_the_baton) {
