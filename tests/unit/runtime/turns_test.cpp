@@ -25,8 +25,8 @@ using detail::SchedulerTurns;
 using engine::Message;
 using What = Message::What;
 
-// A test that waits in vain fails after that instead of hanging: before the scheduler's thread, which sleeps for at most
-// 30 seconds, looks by itself.
+// A test that waits in vain fails after that instead of hanging: before the scheduler's thread looks by itself, which
+// sleeps for at most 30 seconds.
 constexpr std::chrono::seconds in_vain{20};
 constexpr std::uintptr_t gpu_memory = std::uintptr_t{2} << 40;
 constexpr std::uintptr_t host_memory = std::uintptr_t{1} << 40;
