@@ -200,6 +200,7 @@ TEST(KernelParameters, that_a_launcher_builds_are_in_the_report_by_the_place_of_
     Array<float> a = rt.allocate(std::vector<float>(10, 0.0F));
     rt.submit(host(), Host([] {}));
     EXPECT_EQ(rt.report().find("  late "), std::string::npos);
+    EXPECT_NE(rt.report(kmm::ReportFormat::Json).find("\"late_kernels\":[]"), std::string::npos);
     for (int i = 0; i < 3; i++) rt.submit(device(0), GPUKernel(count, 10).named("early"), write(a));
     rt.submit(device(0), GPUKernel(count, 10).named("other"), write(a));
     const std::string text = rt.report(), json = rt.report(kmm::ReportFormat::Json);

@@ -1,8 +1,8 @@
 // What SchedulerTurns and Outgoing need, without a runtime: an engine that notes what it is handed and does nothing;
 // books, words, and a platform on the host driver.
 //
-// Owns: what was handed over. Must not know: who hands it over. The engine has no lock, on purpose: whoever calls it
-// must have the baton, and ThreadSanitizer sees it where that is not so.
+// Owns: what was handed over. Must not know: who hands it over. The engine has no lock on purpose: its callers must
+// hold the baton, and ThreadSanitizer reports a call without it as a data race.
 #pragma once
 
 #include <gtest/gtest.h>

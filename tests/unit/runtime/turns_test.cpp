@@ -54,7 +54,7 @@ class TurnsTest : public ::testing::Test {
         if (turns.has_started()) turns.end();
     }
 
-    /// The tasks follow each other, as those of one submit. Nobody schedules them yet. Returns their numbers.
+    /// Publishes tasks as one submit does, and takes no turn. Returns their numbers.
     std::vector<TaskNumber> publish(std::size_t count, TaskKind kind = TaskKind::host, MemoryIndex memory = host) {
         const locks::Guard guard(ground.books.order());
         std::vector<TaskNumber> numbers;

@@ -210,6 +210,7 @@ nlohmann::json Reports::Figures::json() const {
     j["allocations"] = stats.allocations;
     j["frees"] = stats.frees;
     j["pinning"] = {{"bytes", service.pinned_bytes}, {"seconds", service.pinning_seconds}};
+    j["late_kernels"] = nlohmann::json::array();
     for (const LateKernels::Place& p : late_kernels)
         j["late_kernels"].push_back({{"submit", p.submit}, {"kernels", p.kernels}});
     j["copy_buffers"] = {{"bytes", copy_buffers_bytes}};
