@@ -2,9 +2,10 @@
 // several small ones where there are very many.
 //
 // Runs on the calling thread, which waits for the tasks of a copy: they run on the host pool, the first one on the
-// calling thread itself where the runtime is idle. A copy out reads chunks wherever they are, and begins to write only
-// when every chunk that it reads is known to be good and the call has all the memory that it needs. Copies with device
-// memory of the program are ordered after the caller's stream.
+// calling thread itself where the runtime is idle. Chunks at home on a device that are copied from device memory are
+// written there, by launchers. A copy out reads chunks wherever they are, and begins to write only when every chunk
+// that it reads is known to be good and the call has all the memory that it needs. Copies with device memory of the
+// program are ordered after the caller's stream.
 #include <algorithm>
 #include <new>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "kmm/api/device_reader.hpp"
 #include "kmm/detail/strided_box.hpp"
 #include "kmm/engine/device_error.hpp"
+#include "kmm/engine/device_resource.hpp"
 #include "kmm/plan/submit_plan.hpp"
 
 namespace kmm::detail {
@@ -41,7 +43,7 @@ struct CopyShared {
     bool to_user = false;
     bool user_on_device = false;
     const CallerStream* after = nullptr;  ///< null without device memory; valid while the caller waits
-    driver::StreamHandle stream;          ///< with device memory; after the caller's stream
+    driver::StreamHandle stream;          ///< with device memory: after the caller's stream; not of launchers
 };
 
 /// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
@@ -185,12 +187,15 @@ void read_from_devices(CopyGroup& group, const TaskContext& context) {
 void run_copy_group(void* payload, TaskContext& context) {
     using Kind = UserCopies::Kind;
     CopyGroup& group = *static_cast<CopyGroup*>(payload);
-    const CopyShared& shared = group.shared;
+    CopyShared& shared = group.shared;
+    const auto* const launcher = context.resource->cast_if<DeviceResource>();
+    if (launcher != nullptr) shared.stream = driver::StreamHandle{launcher->native_stream()};
     // What was read when the task was submitted is memory of the host, and the caller does not wait for the rest.
     const bool is_read = group.part(0).owned != nullptr;
     const bool with_device = shared.user_on_device && !is_read;
-    // Memory of another host driver: the host copies, after that driver's stream.
-    if (!with_device && !is_read && shared.after != nullptr) shared.after->wait();
+    // Memory of another host driver is copied by the host, after that driver's stream. A launcher's lane does not wait
+    // for the program: it could hold up what others put there.
+    if ((launcher != nullptr || !with_device) && !is_read && shared.after != nullptr) shared.after->wait();
     CountedCopies counted(shared.core->user_copies());
     bool any_on_device = false;
     for (std::size_t i = 0; i < group.num_parts; ++i) {
@@ -274,12 +279,13 @@ class ArrayCopy final : Batch {
     void check_arguments() const;
     void take_stream();
     void make_tasks();
-    std::size_t most_bytes_of_group() const;
-    std::size_t group_size(std::size_t first, std::size_t most_bytes) const;
+    std::size_t most_bytes_of_group_out() const;
+    std::size_t group_size(std::size_t first, std::size_t most_bytes_out) const;
     void make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos);
     CopyShared describe_copy() const;
     void describe_part(CopyPart& c, const Box& box, const Box& part) const;
     void add_view(Task& task, const Box& box, const Box& part, const CopyPart& c) const;
+    memory::MemoryIndex place_of(std::size_t chunk) const;
     void throw_failure_of_part();
     DomainChunk domain_of(const Box& part) const;
     // ---- Batch
@@ -305,6 +311,7 @@ class ArrayCopy final : Batch {
     const bool to_user_;
     std::string name_;
     DeviceMemory memory_;
+    bool is_between_devices_ = false;    ///< a copy into chunks on devices, which launchers run
     std::optional<CallerStream> after_;  ///< recorded at the beginning, and waited for on the device
     std::optional<CopyStreams::Lease> stream_;
     std::optional<CopyBuffers::Hold> buffers_;  ///< of a copy out of devices to the host
@@ -337,6 +344,7 @@ void ArrayCopy::run(DefaultStream stream) {
     check_arguments();
     memory_ = device_memory_at(core_, user_);
     if (memory_.driver != nullptr) after_.emplace(core_, memory_, stream, name_.c_str());
+    is_between_devices_ = !to_user_ && memory_.driver == &core_.platform().driver() && !core_.inside_own_task();
     // From here on a copy out needs no more memory: it cannot run out of it half-way.
     if (memory_.driver == &core_.platform().driver())
         take_stream();
@@ -347,7 +355,7 @@ void ArrayCopy::run(DefaultStream stream) {
     if (core_.listeners().any())
         for (const std::size_t chunk : chunks_) told_.emplace_back().region = part_of(chunk);
     // The caller's stream may take long: then a thread of the pool waits for it, and this one for the tasks.
-    const bool is_behind_work = after_ && !after_->passed();
+    const bool is_behind_work = after_ && !after_->passes_soon();
     if (core_.inside_own_task() || is_behind_work)
         core_.commit(*this);
     else
@@ -377,9 +385,9 @@ void ArrayCopy::make_tasks() {
     info->num_chunks = static_cast<std::uint32_t>(binding_.layout->num_chunks());
     graph::SubmitInfoSource infos;
     infos.reset(std::move(info));
-    const std::size_t most_bytes = most_bytes_of_group();
+    const std::size_t most_bytes_out = to_user_ ? most_bytes_of_group_out() : 0;
     for (std::size_t first = 0; first < chunks_.size(); first = ends_.back()) {
-        const std::size_t count = group_size(first, most_bytes);
+        const std::size_t count = group_size(first, most_bytes_out);
         make_task(first, count, infos);
         ends_.push_back(first + count);
     }
@@ -387,31 +395,41 @@ void ArrayCopy::make_tasks() {
     if (to_user_) gate_ = books().pool().take();
 }
 
-/// 0: each task copies one chunk.
-std::size_t ArrayCopy::most_bytes_of_group() const {
-    if (to_user_) {
-        std::size_t bytes = 0;
-        for (const std::size_t chunk : chunks_) bytes += binding_.block_bytes(chunk);
-        const std::size_t share = bytes / (groups_per_thread * core_.platform().config().host_threads);
-        return std::clamp(share, most_group_bytes, most_group_bytes_out);
-    }
-    if (chunks_.size() < fewest_chunks_for_groups) return 0;
-    return std::min(most_group_bytes, core_.platform().limit_bytes(memory::MemoryIndex::host()) / group_share_of_limit);
+std::size_t ArrayCopy::most_bytes_of_group_out() const {
+    std::size_t bytes = 0;
+    for (const std::size_t chunk : chunks_) bytes += binding_.block_bytes(chunk);
+    const std::size_t share = bytes / (groups_per_thread * core_.platform().config().host_threads);
+    return std::clamp(share, most_group_bytes, most_group_bytes_out);
 }
 
 /// How many chunks from this one on a task copies.
-std::size_t ArrayCopy::group_size(std::size_t first, std::size_t most_bytes) const {
+std::size_t ArrayCopy::group_size(std::size_t first, std::size_t most_bytes_out) const {
+    const memory::MemoryIndex place = place_of(chunks_[first]);
+    const std::size_t most_bytes =
+        to_user_ ? most_bytes_out
+        : chunks_.size() < fewest_chunks_for_groups
+            ? 0
+            : std::min(most_group_bytes, core_.platform().limit_bytes(place) / group_share_of_limit);
     std::size_t count = 0, bytes = 0;
     while (count < most_parts && first + count < chunks_.size()) {
         const std::size_t chunk = chunks_[first + count];
         bytes += binding_.block_bytes(chunk);
         // What is written in part needs what the chunk holds: where that is lost, only its own task fails.
         const bool is_alone = !to_user_ && !boxes::equal(part_of(chunk), box_of(chunk));
-        if (count != 0 && (bytes > most_bytes || is_alone)) break;
+        if (count != 0 && (bytes > most_bytes || is_alone || place_of(chunk) != place)) break;
         ++count;
         if (is_alone) break;
     }
     return count;
+}
+
+/// Where a task copies this chunk. On a device only what comes from device memory: memory of the host is copied by
+/// threads of the host, and a copy out reads chunks wherever they are.
+memory::MemoryIndex ArrayCopy::place_of(std::size_t chunk) const {
+    if (!is_between_devices_) return memory::MemoryIndex::host();
+    const auto home = memory::MemoryIndex::of(binding_.layout->home(chunk));
+    const bool fits = binding_.block_bytes(chunk) <= core_.platform().limit_bytes(home);
+    return fits ? home : memory::MemoryIndex::host();
 }
 
 /// Of the bad chunk, if it is one that this copy reads.
@@ -428,10 +446,11 @@ void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInf
     const std::size_t payload_bytes = CopyGroup::size_bytes(count);
     Task* const t = &add_task({count, payload_bytes});
     t->make_room(count, true);
-    t->kind = TaskKind::host;
+    t->memory = place_of(chunks_[first]);
+    t->kind = t->memory.is_host() ? TaskKind::host : TaskKind::device_function;
     infos.give_to(t->info);
     t->chunk_index = static_cast<std::uint32_t>(chunks_[first]);
-    t->where = ResourceId::host();
+    t->where = SystemInfo::affinity_processor(t->memory.id());
     auto& group = *new (t->allocate_storage(payload_bytes, alignof(CopyGroup))) CopyGroup(shared_, *t);
     t->function = {{run_copy_group, destroy_copy_group}, &group};
     Box all = part_of(chunks_[first]);  // what errors name
@@ -506,15 +525,14 @@ void ArrayCopy::describe_part(CopyPart& c, const Box& box, const Box& part) cons
 }
 
 void ArrayCopy::check_sizes() const {
-    const auto host = memory::MemoryIndex::host();
-    const std::size_t limit = core_.platform().limit_bytes(host);
     for (const std::size_t chunk : chunks_) {
-        const std::size_t bytes = binding_.block_bytes(chunk);
+        const memory::MemoryIndex place = place_of(chunk);
+        const std::size_t bytes = binding_.block_bytes(chunk), limit = core_.platform().limit_bytes(place);
         if (bytes <= limit) continue;
         throw OutOfMemory(
-            host.id(), bytes, 0, limit,
+            place.id(), bytes, 0, limit,
             driver::format("copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
-                           array_.name(), bytes, limit, core_.shortage_words().memory_remedy(host, bytes)));
+                           array_.name(), bytes, limit, core_.shortage_words().memory_remedy(place, bytes)));
     }
 }
 

@@ -34,6 +34,9 @@ class CallerStream {
     driver::Status order(driver::StreamHandle stream) const noexcept;
     /// Whether all of that is done already.
     bool passed() const noexcept;
+    /// Whether it is done within some microseconds: the event of a stream without work takes a few. Asks the driver
+    /// all that time.
+    bool passes_soon() const noexcept;
     /// Blocks until it is: for work on the host. DE.
     void wait() const;
 
