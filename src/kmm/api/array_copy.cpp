@@ -13,8 +13,8 @@
 
 #include "driver/check.hpp"
 #include "driver/format.hpp"
-#include "kmm/api/array_record.hpp"
 #include "kmm/api/caller_stream.hpp"
+#include "kmm/api/chunk_batch.hpp"
 #include "kmm/api/chunk_groups.hpp"
 #include "kmm/api/device_reader.hpp"
 #include "kmm/detail/strided_box.hpp"
@@ -254,20 +254,15 @@ Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
 
 /// One call of copy_to or copy_from: tasks for the chunks concerned, and one that is done when they are. Everything
 /// that takes long comes before the order lock.
-class ArrayCopy final : Batch {
+class ArrayCopy final : ChunkBatch {
   public:
     ArrayCopy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user)
-        : Batch(&require_binding(array, region, to_user).runtime->books()),
-          array_(*array),
-          binding_(*array->binding()),
-          runtime_(binding_.runtime),
-          core_(*runtime_),
+        : ChunkBatch(*array, require_binding(array, region, to_user)),
           region_(region),
           user_(user),
           user_strides_(user_strides),
           to_user_(to_user) {}
     ~ArrayCopy() {
-        drop();  // while the runtime is held
         if (gate_ != nullptr) books().pool().give(gate_);
     }
     ArrayCopy(const ArrayCopy&) = delete;
@@ -278,46 +273,44 @@ class ArrayCopy final : Batch {
   private:
     void check_arguments() const;
     void take_stream();
-    void make_tasks();
-    std::size_t most_bytes_of_group_out() const;
-    std::size_t group_size(std::size_t first, std::size_t most_bytes_out) const;
-    void make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos);
+    void describe_tasks();
     CopyShared describe_copy() const;
     void describe_part(CopyPart& c, const Box& box, const Box& part) const;
     void add_view(Task& task, const Box& box, const Box& part, const CopyPart& c) const;
-    memory::MemoryIndex place_of(std::size_t chunk) const;
     void throw_failure_of_part();
     DomainChunk domain_of(const Box& part) const;
+    // ---- ChunkBatch
+    void describe_task(Task& task, std::size_t first, std::size_t count) override;
+    std::size_t payload_bytes(std::size_t count) const noexcept override { return CopyGroup::size_bytes(count); }
+    std::size_t most_bytes(std::size_t num_chunks, memory::MemoryIndex place) const noexcept override {
+        return to_user_ ? most_bytes_out_ : ChunkBatch::most_bytes(num_chunks, place);
+    }
+    /// What is written in part needs what the chunk holds: where that is lost, only its own task fails.
+    bool is_alone(std::size_t chunk) const override {
+        return !to_user_ && !boxes::equal(part_of(chunk), box_of(chunk));
+    }
+    void enter(std::size_t chunk, const Task& task, graph::Predecessors& before) override;
     // ---- Batch
     void check() override;
     void connect() override;
     const plan::Request* requests() const noexcept override { return told_.empty() ? nullptr : told_.data(); }
 
-    void check_sizes() const;
     [[noreturn]] void throw_unset(const Box& missing) const;
     void find_writers();
-    void touch_chunks();
 
-    Box box_of(std::size_t chunk) const { return binding_.layout->box(chunk); }
     Box part_of(std::size_t chunk) const { return boxes::intersection(box_of(chunk), region_); }
 
-    ArrayRecord& array_;
-    Binding& binding_;
-    const std::shared_ptr<RuntimeCore> runtime_;
-    RuntimeCore& core_;
     const Box& region_;
     std::byte* const user_;
     const std::int64_t* const user_strides_;
     const bool to_user_;
     std::string name_;
     DeviceMemory memory_;
-    bool is_between_devices_ = false;    ///< a copy into chunks on devices, which launchers run
     std::optional<CallerStream> after_;  ///< recorded at the beginning, and waited for on the device
     std::optional<CopyStreams::Lease> stream_;
     std::optional<CopyBuffers::Hold> buffers_;  ///< of a copy out of devices to the host
-    std::vector<std::size_t> chunks_;           ///< that the region meets
+    std::size_t most_bytes_out_ = 0;            ///< for `most_bytes`
     Task* gate_ = nullptr;             ///< of a copy out, a helper: every chunk that is read is known to be good
-    std::vector<std::size_t> ends_;    ///< of the chunks of each task in `chunks_`
     CopyShared shared_;                ///< by all parts
     std::vector<plan::Request> told_;  ///< for the trace and the record
     SourceWriters writers_;
@@ -344,14 +337,14 @@ void ArrayCopy::run(DefaultStream stream) {
     check_arguments();
     memory_ = device_memory_at(core_, user_);
     if (memory_.driver != nullptr) after_.emplace(core_, memory_, stream, name_.c_str());
-    is_between_devices_ = !to_user_ && memory_.driver == &core_.platform().driver() && !core_.inside_own_task();
+    is_at_home_ = !to_user_ && memory_.driver == &core_.platform().driver() && !core_.inside_own_task();
     // From here on a copy out needs no more memory: it cannot run out of it half-way.
     if (memory_.driver == &core_.platform().driver())
         take_stream();
     else if (to_user_ && core_.platform().num_devices() != 0)
         buffers_.emplace(core_.copy_buffers());
     core_.admit();
-    make_tasks();
+    describe_tasks();
     if (core_.listeners().any())
         for (const std::size_t chunk : chunks_) told_.emplace_back().region = part_of(chunk);
     // The caller's stream may take long: then a thread of the pool waits for it, and this one for the tasks.
@@ -376,60 +369,19 @@ void ArrayCopy::take_stream() {
                  "ordering a copy after the calling thread's stream");
 }
 
-void ArrayCopy::make_tasks() {
-    binding_.layout->find_all(region_, chunks_);
+void ArrayCopy::describe_tasks() {
+    std::vector<std::size_t> chunks;
+    binding_.layout->find_all(region_, chunks);
     shared_ = describe_copy();
-    auto info = std::make_unique<graph::SubmitInfo>();
-    info->name = name_;
-    info->launcher = LauncherInfo::Kind::host;
-    info->num_chunks = static_cast<std::uint32_t>(binding_.layout->num_chunks());
-    graph::SubmitInfoSource infos;
-    infos.reset(std::move(info));
-    const std::size_t most_bytes_out = to_user_ ? most_bytes_of_group_out() : 0;
-    for (std::size_t first = 0; first < chunks_.size(); first = ends_.back()) {
-        const std::size_t count = group_size(first, most_bytes_out);
-        make_task(first, count, infos);
-        ends_.push_back(first + count);
+    if (to_user_) {
+        std::size_t bytes = 0;
+        for (const std::size_t chunk : chunks) bytes += binding_.block_bytes(chunk);
+        const std::size_t share = bytes / (groups_per_thread * core_.platform().config().host_threads);
+        most_bytes_out_ = std::clamp(share, most_group_bytes, most_group_bytes_out);
     }
-    add_task({.num_edges = ends_.size()}).predecessors.reserve(ends_.size());
+    if (!to_user_) writes_ = "copying";
+    make_tasks(chunks, name_, false);
     if (to_user_) gate_ = books().pool().take();
-}
-
-std::size_t ArrayCopy::most_bytes_of_group_out() const {
-    std::size_t bytes = 0;
-    for (const std::size_t chunk : chunks_) bytes += binding_.block_bytes(chunk);
-    const std::size_t share = bytes / (groups_per_thread * core_.platform().config().host_threads);
-    return std::clamp(share, most_group_bytes, most_group_bytes_out);
-}
-
-/// How many chunks from this one on a task copies.
-std::size_t ArrayCopy::group_size(std::size_t first, std::size_t most_bytes_out) const {
-    const memory::MemoryIndex place = place_of(chunks_[first]);
-    const std::size_t most_bytes =
-        to_user_ ? most_bytes_out
-        : chunks_.size() < fewest_chunks_for_groups
-            ? 0
-            : std::min(most_group_bytes, core_.platform().limit_bytes(place) / group_share_of_limit);
-    std::size_t count = 0, bytes = 0;
-    while (count < most_parts && first + count < chunks_.size()) {
-        const std::size_t chunk = chunks_[first + count];
-        bytes += binding_.block_bytes(chunk);
-        // What is written in part needs what the chunk holds: where that is lost, only its own task fails.
-        const bool is_alone = !to_user_ && !boxes::equal(part_of(chunk), box_of(chunk));
-        if (count != 0 && (bytes > most_bytes || is_alone || place_of(chunk) != place)) break;
-        ++count;
-        if (is_alone) break;
-    }
-    return count;
-}
-
-/// Where a task copies this chunk. On a device only what comes from device memory: memory of the host is copied by
-/// threads of the host, and a copy out reads chunks wherever they are.
-memory::MemoryIndex ArrayCopy::place_of(std::size_t chunk) const {
-    if (!is_between_devices_) return memory::MemoryIndex::host();
-    const auto home = memory::MemoryIndex::of(binding_.layout->home(chunk));
-    const bool fits = binding_.block_bytes(chunk) <= core_.platform().limit_bytes(home);
-    return fits ? home : memory::MemoryIndex::host();
 }
 
 /// Of the bad chunk, if it is one that this copy reads.
@@ -442,17 +394,9 @@ void ArrayCopy::throw_failure_of_part() {
                         domain_of(part_of(chunk)));
 }
 
-void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInfoSource& infos) {
-    const std::size_t payload_bytes = CopyGroup::size_bytes(count);
-    Task* const t = &add_task({count, payload_bytes});
-    t->make_room(count, true);
-    t->memory = place_of(chunks_[first]);
-    t->kind = t->memory.is_host() ? TaskKind::host : TaskKind::device_function;
-    infos.give_to(t->info);
-    t->chunk_index = static_cast<std::uint32_t>(chunks_[first]);
-    t->where = SystemInfo::affinity_processor(t->memory.id());
-    auto& group = *new (t->allocate_storage(payload_bytes, alignof(CopyGroup))) CopyGroup(shared_, *t);
-    t->function = {{run_copy_group, destroy_copy_group}, &group};
+void ArrayCopy::describe_task(Task& task, std::size_t first, std::size_t count) {
+    auto& group = *new (task.allocate_storage(payload_bytes(count), alignof(CopyGroup))) CopyGroup(shared_, task);
+    task.function = {{run_copy_group, destroy_copy_group}, &group};
     Box all = part_of(chunks_[first]);  // what errors name
     for (std::size_t i = first; i < first + count; ++i) {
         const Box box = box_of(chunks_[i]);
@@ -461,13 +405,13 @@ void ArrayCopy::make_task(std::size_t first, std::size_t count, graph::SubmitInf
         describe_part(c, box, part);
         ++group.num_parts;
         if (core_.inside_own_task()) read_source_now(shared_, c);
-        add_view(*t, box, part, c);
+        add_view(task, box, part, c);
         for (std::size_t k = 0; k < array_.rank(); ++k) {
             all.begin[k] = std::min(all.begin[k], part.begin[k]);
             all.end[k] = std::max(all.end[k], part.end[k]);
         }
     }
-    t->chunk = domain_of(all);
+    task.chunk = domain_of(all);
 }
 
 DomainChunk ArrayCopy::domain_of(const Box& part) const {
@@ -524,29 +468,10 @@ void ArrayCopy::describe_part(CopyPart& c, const Box& box, const Box& part) cons
     c.owned = nullptr;
 }
 
-void ArrayCopy::check_sizes() const {
-    for (const std::size_t chunk : chunks_) {
-        const memory::MemoryIndex place = place_of(chunk);
-        const std::size_t bytes = binding_.block_bytes(chunk), limit = core_.platform().limit_bytes(place);
-        if (bytes <= limit) continue;
-        throw OutOfMemory(
-            place.id(), bytes, 0, limit,
-            driver::format("copying {} needs a chunk of {} bytes on the host, where at most {} can be used; try {}",
-                           array_.name(), bytes, limit, core_.shortage_words().memory_remedy(place, bytes)));
-    }
-}
-
 void ArrayCopy::throw_unset(const Box& missing) const {
     Region region;
     for (std::size_t k = 0; k < array_.rank(); ++k) region.emplace_back(missing.begin[k], missing.end[k]);
     throw UninitializedRead(array_.name(), region);
-}
-
-/// Under the order lock: they may have had no records when the tasks were made.
-void ArrayCopy::touch_chunks() {
-    std::size_t next = 0;
-    for (Task* const t : tasks())
-        for (graph::Use& use : t->uses) use.chunk = &binding_.touch(chunks_[next++]);
 }
 
 /// Of a copy out: every part was written, and by whom.
@@ -569,44 +494,22 @@ void ArrayCopy::find_writers() {
 }
 
 void ArrayCopy::check() {
-    if (to_user_)
-        find_writers();
-    else
-        check_sizes();
+    if (to_user_) find_writers();
     touch_chunks();
     if (to_user_) reserve_helper();
 }
 
-void ArrayCopy::connect() {
-    const TaskNumber gate = gate_ == nullptr ? 0 : add_helper(*std::exchange(gate_, nullptr), first());
-    graph::Predecessors all, of_chunk;
-    for (std::size_t i = 0, p = 0; i < ends_.size(); ++i) {
-        Task& t = *tasks()[i];
-        connects(t.number);
-        t.held_bytes = books().held().now();
-        // Those of each chunk by itself: comparing all of a task's with each other would take their square.
-        all.clear();
-        for (; p < ends_[i]; ++p) {
-            const Box whole = box_of(chunks_[p]), part = boxes::intersection(whole, region_);
-            const bool is_whole = boxes::equal(part, whole);
-            const auto box = [&whole] { return whole; };
-            of_chunk.clear();
-            if (to_user_) {
-                binding_.histories[chunks_[p]].read(part, is_whole, box, t.number, of_chunk, *this);
-            } else {
-                graph::CompactHistory& history = binding_.histories[chunks_[p]];
-                if (!history.any_content()) binding_.count_made(binding_.layout->num_elements(chunks_[p]));
-                // By the whole copy: if one chunk fails, all of the region is poisoned.
-                history.write(part, is_whole, box, last(), false, of_chunk, *this);
-            }
-            graph::drop_duplicates(of_chunk);
-            all.insert(all.end(), of_chunk.begin(), of_chunk.end());
-        }
-        if (to_user_) all.push_back({gate, true});
-        if (tasks().size() < chunks_.size()) graph::make_unique(all);
-        t.predecessors.append(all.data(), all.size());
-        tasks().back()->predecessors.push_back({t.number, true});
-    }
+void ArrayCopy::connect() { connect_tasks(gate_ == nullptr ? 0 : add_helper(*std::exchange(gate_, nullptr), first())); }
+
+void ArrayCopy::enter(std::size_t chunk, const Task& task, graph::Predecessors& before) {
+    const Box whole = box_of(chunk), part = boxes::intersection(whole, region_);
+    const bool is_whole = boxes::equal(part, whole);
+    const auto box = [&whole] { return whole; };
+    graph::CompactHistory& history = binding_.histories[chunk];
+    if (to_user_) return history.read(part, is_whole, box, task.number, before, *this);
+    if (!history.any_content()) binding_.count_made(binding_.layout->num_elements(chunk));
+    // By the whole copy: if one chunk fails, all of the region is poisoned.
+    history.write(part, is_whole, box, last(), false, before, *this);
 }
 
 }  // namespace

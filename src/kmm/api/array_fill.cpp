@@ -3,10 +3,11 @@
 // Chunks at home on a device are filled there, the others on the host pool; nothing waits.
 #include <algorithm>
 #include <new>
+#include <numeric>
 #include <span>
 #include <vector>
 
-#include "kmm/api/array_record.hpp"
+#include "kmm/api/chunk_batch.hpp"
 #include "kmm/api/chunk_groups.hpp"
 #include "kmm/api/fill_pieces.hpp"
 #include "kmm/engine/device_error.hpp"
@@ -44,74 +45,66 @@ void run_fill(void* payload, TaskContext& context) {
     }
 }
 
-/// The tasks of a fill: each fills chunks at home in one memory, as many as a task of a copy copies.
-class Fill {
+class Fill final : ChunkBatch {
   public:
-    Fill(const ArrayRef& array, const Binding& binding, const void* value, Submission& submission) noexcept
-        : array_(array), binding_(binding), value_(static_cast<const std::byte*>(value)), submission_(submission) {}
+    Fill(ArrayRecord& array, Binding& binding, const void* value)
+        : ChunkBatch(array, binding), value_(static_cast<const std::byte*>(value)) {}
 
-    void make_tasks() {
-        const std::size_t num_chunks = binding_.layout->num_chunks();
-        auto groups = memory::PerMemory<Group>::of_devices(binding_.runtime->platform().num_devices());
-        for (std::size_t i = 0; i < num_chunks; ++i) {
-            const auto home = memory::MemoryIndex::of(binding_.layout->home(i));
-            Group& g = groups[home];
-            const std::size_t bytes = binding_.block_bytes(i);
-            if (!g.chunks.empty() && g.bytes + bytes > most_bytes_in(home)) make_task(g, home);
-            g.chunks.push_back(i);
-            g.bytes += bytes;
-            if (num_chunks < fewest_chunks_for_groups || g.chunks.size() == most_parts) make_task(g, home);
-        }
-        for (const memory::MemoryIndex m : groups.memories())
-            if (!groups[m].chunks.empty()) make_task(groups[m], m);
+    EventId run() {
+        core_.books().check_open();
+        begin_ns_ = core_.listeners().any() ? trace::clock_ns() : 0;
+        std::vector<std::size_t> chunks(binding_.layout->num_chunks());
+        if (chunks.empty()) return EventId();
+        std::iota(chunks.begin(), chunks.end(), std::size_t{0});
+        is_at_home_ = true;
+        writes_ = "\"fill\" of";
+        core_.admit();
+        make_tasks(chunks, "fill", true);
+        core_.commit(*this);
+        return books().event_of(last());
     }
 
   private:
-    struct Group {
-        std::vector<std::size_t> chunks;
-        std::size_t bytes = 0;
-    };
-    std::size_t most_bytes_in(memory::MemoryIndex m) const {
-        return std::min(most_group_bytes, binding_.runtime->platform().limit_bytes(m) / group_share_of_limit);
-    }
-    void make_task(Group& g, memory::MemoryIndex home) {
-        const std::size_t element_bytes = array_->element_bytes();
-        const std::size_t payload_bytes = FillGroup::size_bytes(g.chunks.size(), element_bytes);
-        const auto kind = home.is_host() ? LauncherInfo::Kind::host : LauncherInfo::Kind::device_function;
-        submission_.begin_task(SystemInfo::affinity_processor(home.id()), {}, kind, {g.chunks.size(), payload_bytes});
-        void* const payload = submission_.allocate_payload(payload_bytes, alignof(FillGroup));
-        auto* const f = new (payload) FillGroup{element_bytes, g.chunks.size()};
-        std::copy_n(value_, element_bytes, f->element());
-        for (std::size_t i = 0; i < g.chunks.size(); ++i) {
-            f->counts()[i] = binding_.layout->num_elements(g.chunks[i]);
-            submission_.add_access(array_, AccessKind::overwrite, binding_.layout->box(g.chunks[i]), 0);
+    // ---- ChunkBatch
+    void describe_task(Task& task, std::size_t first, std::size_t count) override {
+        void* const payload = task.allocate_storage(payload_bytes(count), alignof(FillGroup));
+        auto* const f = new (payload) FillGroup{array_.element_bytes(), count};
+        std::copy_n(value_, f->element_bytes, f->element());
+        task.function = {{run_fill, nullptr}, f};
+        for (std::size_t i = 0; i < count; ++i) {
+            f->counts()[i] = binding_.layout->num_elements(chunks_[first + i]);
+            graph::View& view = task.views.emplace_back();
+            view.kind = AccessKind::overwrite;
+            view.use = static_cast<std::uint32_t>(i);
+            graph::Use& use = task.uses.emplace_back();
+            use.writes = use.replaces = true;
         }
-        submission_.set_body(f, {run_fill, nullptr}, false);
-        g.chunks.clear();
-        g.bytes = 0;
     }
+    std::size_t payload_bytes(std::size_t count) const noexcept override {
+        return FillGroup::size_bytes(count, array_.element_bytes());
+    }
+    void enter(std::size_t chunk, const Task& task, graph::Predecessors& before) override {
+        graph::CompactHistory& history = binding_.histories[chunk];
+        if (!history.any_content()) binding_.count_made(binding_.layout->num_elements(chunk));
+        const auto box = binding_.box_of(chunk);
+        history.write(box(), true, box, task.number, false, before, *this);
+    }
+    // ---- Batch
+    void check() override { touch_chunks(); }
+    void connect() override { connect_tasks(0); }
+    std::int64_t begin_ns() const noexcept override { return begin_ns_; }
 
-    const ArrayRef& array_;
-    const Binding& binding_;
-    const std::byte* value_;
-    Submission& submission_;
+    const std::byte* const value_;
+    std::int64_t begin_ns_ = 0;
 };
 
 }  // namespace
 
 EventId array_fill(const ArrayRef& array, const void* value) {
-    Binding* b = array->binding();
-    if (b == nullptr)
+    Binding* const binding = array->binding();
+    if (binding == nullptr)
         throw InvalidArgument(array->name() + " is not bound to a runtime: make it with rt.array before filling it");
-    RuntimeCore& core = *b->runtime;
-    LauncherInfo launcher;
-    static constexpr char name[] = "fill";
-    launcher.name = name;
-    launcher.name_length = sizeof name - 1;
-    // One submit, so that it is refused as a whole: chunks at home on devices are filled there, the others on the host.
-    Submission submission(core, launcher);
-    Fill(array, *b, value, submission).make_tasks();
-    return submission.commit();
+    return Fill(*array, *binding, value).run();
 }
 
 }  // namespace kmm::detail
