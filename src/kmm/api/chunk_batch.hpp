@@ -33,7 +33,7 @@ class ChunkBatch : public Batch {
     /// Of `count` chunks from `chunks_[first]` on, `payload_bytes(count)` in all.
     virtual void describe_task(Task& task, std::size_t first, std::size_t count) = 0;
     virtual std::size_t payload_bytes(std::size_t count) const noexcept = 0;
-    /// Of the chunks of a task with several, where there are so many in all; 0: each has its own.
+    /// Of the chunks of a task with several, where `num_chunks` are copied or filled in all; 0: each has its own.
     virtual std::size_t most_bytes(std::size_t num_chunks, memory::MemoryIndex place) const noexcept;
     /// Whether a chunk has a task of its own in any case.
     virtual bool is_alone(std::size_t) const { return false; }
