@@ -614,8 +614,6 @@ TEST(NotOffered, reductions_struct_arguments_leases_adoption_and_the_rest_say_so
     std::vector<std::int64_t> own(10);
     EXPECT_THROW(rt.adopt(own.data(), Dim<1>(10)), kmm::NotAvailable);
     EXPECT_THROW(rt.adopt(own.data(), Dim<1>(10), MemoryId::host()), kmm::NotAvailable);
-    EXPECT_THROW(a.copy_to_async(own.data()), kmm::NotAvailable);
-    EXPECT_THROW(a.copy_from_async(own.data()), kmm::NotAvailable);
     EXPECT_THROW(rt.copy(a, a), kmm::NotAvailable);
     EXPECT_THROW(rt.redistribute(a, a.distribution()), kmm::NotAvailable);
     EXPECT_THROW(rt.record_stream(DeviceId(0), nullptr), kmm::NotAvailable);

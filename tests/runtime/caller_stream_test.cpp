@@ -191,6 +191,22 @@ TEST(CallerStream, what_comes_from_device_memory_is_written_on_the_devices_of_it
     });
 }
 
+TEST(CallerStream, asynchronous_copies_come_after_the_default_stream_and_hold_up_nothing) {
+    on_every_device([](const Setting& s, std::size_t d) {
+        const Memory memory(*s.driver, s.ordinal(d)), out(*s.driver, s.ordinal(d));
+        auto a = s.rt.array<std::int32_t>(n, Dim<1>(n / 4));
+        memory.slowly_become(1, legacy_stream());
+        const EventId read = a.copy_from_async(memory.data());
+        out.slowly_become(-1, legacy_stream());
+        const EventId filled = a.copy_to_async(out.data());
+        s.rt.wait(read);
+        memory.become(2, legacy_stream());
+        s.rt.wait(filled);
+        ASSERT_EQ(out.content(legacy_stream()), all(1));
+        ASSERT_EQ(a.copy_to_vector(), all(1));
+    });
+}
+
 TEST(CallerStream, a_chunk_that_is_larger_than_its_device_may_use_comes_to_the_host) {
     KMM_NEED_DEVICES(1);
     kmm::RuntimeConfig config = config_with(1);

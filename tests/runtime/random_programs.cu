@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <list>
 #include <memory>
 #include <random>
 #include <string>
@@ -111,6 +112,7 @@ template<std::size_t N> class Program {
         for (std::int64_t i = 0; i < count; i++) arrays_.push_back(make());
         const std::int64_t steps = pick(5, 30);
         for (std::int64_t i = 0; i < steps && !::testing::Test::HasFailure(); i++) one_step();
+        compare_copies();
         for (auto& a : arrays_) compare(a, "at the end");
     }
 
@@ -448,9 +450,37 @@ template<std::size_t N> class Program {
             ASSERT_EQ(got[i], m.values[i]) << "element " << i << " of " << m.values.size() << " " << when;
     }
 
+    // Asynchronous copies: the buffer stays until the program looks at it.
+    void copy_out_beside(Modelled<N>& m) {
+        const kmm::Bounds<N> region = any_region(m);
+        Copy& copy = copies_.emplace_back();
+        copy.expected = values_of(m, region);
+        copy.buffer.assign(copy.expected.size(), 0);
+        copy.done = m.array.copy_to_async(copy.buffer.data(), region);
+    }
+    void copy_in_beside(Modelled<N>& m) {
+        if (pick(0, 2) == 0) {
+            for (auto& v : m.values) v = pick(-50, 50);
+            m.array.copy_from_async(std::vector<Element>(m.values));
+            return;
+        }
+        const kmm::Bounds<N> region = any_region(m);
+        Copy& copy = copies_.emplace_back();
+        for_each_index(m, region, [&](std::size_t i) { copy.buffer.push_back(m.values[i] = pick(-50, 50)); });
+        copy.expected = copy.buffer;
+        copy.done = m.array.copy_from_async(copy.buffer.data(), region);
+    }
+    void compare_copies() {
+        for (const Copy& copy : copies_) {
+            rt_.wait(copy.done);
+            ASSERT_EQ(copy.buffer, copy.expected) << "of an asynchronous copy";
+        }
+        copies_.clear();
+    }
+
     void one_step() {
         auto& m = arrays_[static_cast<std::size_t>(pick(0, static_cast<std::int64_t>(arrays_.size()) - 1))];
-        switch (pick(0, 17)) {
+        switch (pick(0, 19)) {
         case 0: compare(m, "in between"); break;
         case 1:
             for (auto& v : m.values) v = pick(-50, 50);
@@ -479,6 +509,8 @@ template<std::size_t N> class Program {
         case 9: submit_tiles(m, pick(0, 1) == 0); break;
         case 10:
         case 11: submit_stencil(); break;
+        case 12: copy_out_beside(m); break;
+        case 13: copy_in_beside(m); break;
         default: submit_on(m, any_region(m), pick(0, 1) == 0);
         }
     }
@@ -486,6 +518,11 @@ template<std::size_t N> class Program {
     kmm::RuntimeHandle rt_;
     std::mt19937_64 random_;
     std::vector<Modelled<N>> arrays_;
+    struct Copy {
+        std::vector<Element> buffer, expected;
+        kmm::EventId done;
+    };
+    std::list<Copy> copies_;
 };
 
 void run_program(const kmm::RuntimeHandle& rt, std::uint64_t seed) {

@@ -212,10 +212,7 @@ class Array : public ArrayBase, private ArrayInstance<N> {
     /// Into a view of any layout and of the array's shape.
     template<typename D, typename L, typename A, typename = std::enable_if_t<AbstractView<T, D, L, A>::rank == N>>
     KMM_INLINE void copy_to(const AbstractView<T, D, L, A>& output) const {
-        check_view("copy_to", output);
-        if (is_empty()) return;
-        const detail::StridedBox box = detail::strided_box(output);
-        detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides, detail::default_stream());
+        view_out("copy_to", output, detail::default_stream());
     }
 
     // ---- copies from the program's memory, ordered likewise; they block until it was read. One that fails (TE: a
@@ -249,21 +246,66 @@ class Array : public ArrayBase, private ArrayInstance<N> {
         typename E, typename D, typename L, typename A,
         typename = std::enable_if_t<AbstractView<E, D, L, A>::rank == N && std::is_same_v<std::remove_const_t<E>, T>>>
     KMM_INLINE void copy_from(const AbstractView<E, D, L, A>& input) const {
-        check_view("copy_from", input);
-        require_bound("copy_from");
-        if (is_empty()) return;
-        const detail::StridedBox box = detail::strided_box(input);
-        detail::array_copy_in(record_, detail::to_box(whole()), box.data, box.strides, detail::default_stream());
+        view_in("copy_from", input, detail::default_stream());
     }
 
-    // ---- asynchronous copies. NA: not offered by this version.
-    template<typename... Args>
-    EventId copy_to_async(Args&&...) const {
-        detail::throw_not_available("Array::copy_to_async is not offered by this version of kmm; use copy_to");
+    // ---- asynchronous copies, with the arguments and the order of the blocking ones. They may wait for room among
+    // the pending tasks (RuntimeConfig::max_pending_tasks) and for nothing else. The program's memory must stay until
+    // the event is done, and the source as it is. Allowed in a task. What the calling thread puts on its stream later
+    // does not come after the copy. A failure is that of the event, and leaves the output untouched as above. IA UR OM
+    // DE.
+    KMM_INLINE EventId copy_to_async(T* output) const {
+        return copy_out(whole(), output, {detail::default_stream(), false});
     }
-    template<typename... Args>
-    EventId copy_from_async(Args&&...) const {
-        detail::throw_not_available("Array::copy_from_async is not offered by this version of kmm; use copy_from");
+    template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
+    KMM_INLINE EventId copy_to_async(T* output, I num_elements) const {
+        check_count("copy_to_async", num_elements);
+        return copy_out(whole(), output, {detail::default_stream(), false});
+    }
+    KMM_INLINE EventId copy_to_async(T* output, const Bounds<N>& region) const {
+        check_region("copy_to_async", region);
+        return copy_out(region, output, {detail::default_stream(), false});
+    }
+    KMM_INLINE EventId copy_to_async(T* output, const Point<N>& offset, const Dim<N>& size) const {
+        return copy_to_async(output, region_at("copy_to_async", offset, size));
+    }
+    template<typename D, typename L, typename A, typename = std::enable_if_t<AbstractView<T, D, L, A>::rank == N>>
+    KMM_INLINE EventId copy_to_async(const AbstractView<T, D, L, A>& output) const {
+        return view_out("copy_to_async", output, {detail::default_stream(), false});
+    }
+    KMM_INLINE EventId copy_from_async(const T* input) const {
+        return copy_in(whole(), input, {detail::default_stream(), false});
+    }
+    template<typename I, typename = std::enable_if_t<std::is_integral_v<I>>>
+    KMM_INLINE EventId copy_from_async(const T* input, I num_elements) const {
+        check_count("copy_from_async", num_elements);
+        return copy_in(whole(), input, {detail::default_stream(), false});
+    }
+    KMM_INLINE EventId copy_from_async(const T* input, const Bounds<N>& region) const {
+        check_region("copy_from_async", region);
+        return copy_in(region, input, {detail::default_stream(), false});
+    }
+    KMM_INLINE EventId copy_from_async(const T* input, const Point<N>& offset, const Dim<N>& size) const {
+        return copy_from_async(input, region_at("copy_from_async", offset, size));
+    }
+    /// Takes the vector over; not where it throws.
+    EventId copy_from_async(std::vector<T>&& input) const {
+        static_assert(!std::is_same_v<T, bool>,
+                      "std::vector<bool> has no elements to copy from: use copy_from_async(pointer)");
+        check_count("copy_from_async", input.size());
+        const auto owned = std::make_shared<std::vector<T>>(std::move(input));
+        try {
+            return copy_in(whole(), owned->data(), {detail::DefaultStream::legacy, false}, owned);
+        } catch (...) {
+            input = std::move(*owned);
+            throw;
+        }
+    }
+    template<
+        typename E, typename D, typename L, typename A,
+        typename = std::enable_if_t<AbstractView<E, D, L, A>::rank == N && std::is_same_v<std::remove_const_t<E>, T>>>
+    KMM_INLINE EventId copy_from_async(const AbstractView<E, D, L, A>& input) const {
+        return view_in("copy_from_async", input, {detail::default_stream(), false});
     }
 
     /// For the library's own headers.
@@ -305,15 +347,32 @@ class Array : public ArrayBase, private ArrayInstance<N> {
     void check_view(const char* what, const V& view) const {
         detail::check_view_shape(*record_, what, detail::ShapeArray<N>(detail::view_shape(view)).values);
     }
-    void copy_out(const Bounds<N>& region, void* output, detail::DefaultStream stream) const {
-        if (region.is_empty()) return;
-        detail::array_copy_out(record_, detail::to_box(region), output, detail::PackedStrides<N>(region).values,
-                               stream);
+    EventId copy_out(const Bounds<N>& region, void* output, detail::CopyCall call) const {
+        if (region.is_empty()) return {};
+        return detail::array_copy_out(record_, detail::to_box(region), output, detail::PackedStrides<N>(region).values,
+                                      call);
     }
-    void copy_in(const Bounds<N>& region, const void* input, detail::DefaultStream stream) const {
+    EventId copy_in(const Bounds<N>& region, const void* input, detail::CopyCall call,
+                    std::shared_ptr<const void> owned = nullptr) const {
         require_bound("copy_from");
-        if (region.is_empty()) return;
-        detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values, stream);
+        if (region.is_empty()) return {};
+        return detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values,
+                                     call, std::move(owned));
+    }
+    template<typename V>
+    EventId view_out(const char* what, const V& output, detail::CopyCall call) const {
+        check_view(what, output);
+        if (is_empty()) return {};
+        const detail::StridedBox box = detail::strided_box(output);
+        return detail::array_copy_out(record_, detail::to_box(whole()), box.data, box.strides, call);
+    }
+    template<typename V>
+    EventId view_in(const char* what, const V& input, detail::CopyCall call) const {
+        check_view(what, input);
+        require_bound(what);
+        if (is_empty()) return {};
+        const detail::StridedBox box = detail::strided_box(input);
+        return detail::array_copy_in(record_, detail::to_box(whole()), box.data, box.strides, call);
     }
 };
 

@@ -95,13 +95,20 @@ KMM_INLINE DefaultStream default_stream() noexcept {
 #endif
 }
 
-/// Blocking copies of a region between the array and packed row-major user memory (host or device). `region` must lie
-/// inside the array. With device memory they come after what the thread has put on its default stream, or its task's
-/// stream. TE UR IA OM DL DE.
-void array_copy_out(const ArrayRef&, const Box& region, void* destination,
-                    const std::int64_t* destination_strides_elements, DefaultStream);
-void array_copy_in(const ArrayRef&, const Box& region, const void* source, const std::int64_t* source_strides_elements,
-                   DefaultStream);
+/// A copy comes after what the calling thread has put on this stream, where it is one with device memory.
+struct CopyCall {
+    constexpr CopyCall(DefaultStream after, bool blocks = true) noexcept : stream(after), waits(blocks) {}
+    DefaultStream stream;
+    bool waits;  ///< until the program's memory is not needed any more
+};
+
+/// Copies of a region between the array and memory of the program (host or device) with these strides, in elements.
+/// `region` must lie inside the array. With device memory they come after what the thread has put on its default
+/// stream, or its task's stream. `owned`: kept until the copy has ended. The event is done if the copy was waited for.
+/// TE UR IA OM DL DE.
+EventId array_copy_out(const ArrayRef&, const Box& region, void* destination, const std::int64_t* strides, CopyCall);
+EventId array_copy_in(const ArrayRef&, const Box& region, const void* source, const std::int64_t* strides, CopyCall,
+                      std::shared_ptr<const void> owned = nullptr);
 EventId array_fill(const ArrayRef&, const void* value);
 
 /// How a task uses a region.

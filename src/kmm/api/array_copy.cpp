@@ -1,7 +1,7 @@
 // Copies between arrays and memory of the program: tasks of the library's own, one for each chunk concerned, or for
 // several small ones where there are very many.
 //
-// Runs on the calling thread, which waits for the tasks of a copy: they run on the host pool, the first one on the
+// Runs on the calling thread, which waits for the tasks of a copy unless it is asynchronous: they run on the host pool, the first one on the
 // calling thread itself where the runtime is idle. Chunks at home on a device that are copied from device memory are
 // written there, by launchers. A copy out reads chunks wherever they are, and begins to write only when every chunk
 // that it reads is known to be good and the call has all the memory that it needs. Copies with device memory of the
@@ -34,6 +34,14 @@ using graph::TaskKind;
 constexpr std::size_t most_group_bytes_out = std::size_t{2} << 20;
 constexpr std::size_t groups_per_thread = 4;
 
+/// What a copy needs until its tasks have ended: those of an asynchronous one keep it.
+struct CopyKept {
+    std::optional<CallerStream> after;         ///< with device memory: recorded at the beginning
+    std::optional<CopyStreams::Lease> stream;  ///< with device memory of the runtime's driver
+    std::optional<CopyBuffers::Hold> buffers;  ///< of a copy out of devices to the host
+    std::shared_ptr<const void> source;        ///< that the program gave away
+};
+
 /// What all parts of a copy share. Axes beyond the rank have one element and come first: the last one is the row that
 /// copies run along.
 struct CopyShared {
@@ -42,8 +50,9 @@ struct CopyShared {
     std::size_t element_bytes = 0;
     bool to_user = false;
     bool user_on_device = false;
-    const CallerStream* after = nullptr;  ///< null without device memory; valid while the caller waits
+    const CallerStream* after = nullptr;  ///< null without device memory
     driver::StreamHandle stream;          ///< with device memory: after the caller's stream; not of launchers
+    std::shared_ptr<CopyKept> kept;       ///< null: the caller has it, and waits
 };
 
 /// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
@@ -104,6 +113,7 @@ struct CopyGroup {
 void destroy_copy_group(void* payload) noexcept {
     CopyGroup& group = *static_cast<CopyGroup*>(payload);
     for (std::size_t i = 0; i < group.num_parts; ++i) delete[] group.part(i).owned;
+    group.shared.kept.reset();
 }
 
 /// For a copy called inside a task, which must not wait for other tasks: copies the source into `part.owned` at once,
@@ -256,19 +266,21 @@ Binding& require_binding(const ArrayRef& array, const Box& region, bool reads) {
 /// that takes long comes before the order lock.
 class ArrayCopy final : ChunkBatch {
   public:
-    ArrayCopy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user)
+    ArrayCopy(const ArrayRef& array, const Box& region, std::byte* user, const std::int64_t* user_strides, bool to_user,
+              CopyCall call)
         : ChunkBatch(*array, require_binding(array, region, to_user)),
           region_(region),
           user_(user),
           user_strides_(user_strides),
-          to_user_(to_user) {}
+          to_user_(to_user),
+          call_(call) {}
     ~ArrayCopy() {
         if (gate_ != nullptr) books().pool().give(gate_);
     }
     ArrayCopy(const ArrayCopy&) = delete;
     ArrayCopy& operator=(const ArrayCopy&) = delete;
 
-    void run(DefaultStream stream);
+    EventId run(std::shared_ptr<const void> source);
 
   private:
     void check_arguments() const;
@@ -304,12 +316,13 @@ class ArrayCopy final : ChunkBatch {
     std::byte* const user_;
     const std::int64_t* const user_strides_;
     const bool to_user_;
+    const CopyCall call_;
+    /// A blocking copy in a task, which must not wait for other tasks: it reads the source at once.
+    const bool reads_now_ = call_.waits && core_.inside_own_task();
+    const std::shared_ptr<CopyKept> kept_ = std::make_shared<CopyKept>();
     std::string name_;
     DeviceMemory memory_;
-    std::optional<CallerStream> after_;  ///< recorded at the beginning, and waited for on the device
-    std::optional<CopyStreams::Lease> stream_;
-    std::optional<CopyBuffers::Hold> buffers_;  ///< of a copy out of devices to the host
-    std::size_t most_bytes_out_ = 0;            ///< for `most_bytes`
+    std::size_t most_bytes_out_ = 0;   ///< for `most_bytes`
     Task* gate_ = nullptr;             ///< of a copy out, a helper: every chunk that is read is known to be good
     CopyShared shared_;                ///< by all parts
     std::vector<plan::Request> told_;  ///< for the trace and the record
@@ -323,49 +336,50 @@ void ArrayCopy::check_arguments() const {
     std::int64_t sizes[max_rank];
     for (std::size_t k = 0; k < array_.rank(); ++k) sizes[k] = region_.end[k] - region_.begin[k];
     check_reach(name_.c_str(), array_.rank(), sizes, user_strides_, array_.element_bytes());
-    if (core_.inside_own_task() && to_user_)
+    if (reads_now_ && to_user_)
         throw DeadlockError(
             driver::format("a task of runtime {} copies {} of its own runtime, which may never end: submit a "
                            "task that reads the array instead",
                            core_.platform().number(), array_.name()));
 }
 
-void ArrayCopy::run(DefaultStream stream) {
+EventId ArrayCopy::run(std::shared_ptr<const void> source) {
     core_.books().check_open();
-    if (boxes::is_empty(region_)) return;
+    if (boxes::is_empty(region_)) return {};
     name_ = (to_user_ ? "copy_to from " : "copy_from to ") + array_.name();
     check_arguments();
+    kept_->source = std::move(source);
     memory_ = device_memory_at(core_, user_);
-    if (memory_.driver != nullptr) after_.emplace(core_, memory_, stream, name_.c_str());
-    is_at_home_ = !to_user_ && memory_.driver == &core_.platform().driver() && !core_.inside_own_task();
+    if (memory_.driver != nullptr) kept_->after.emplace(core_, memory_, call_.stream, name_.c_str());
+    is_at_home_ = !to_user_ && memory_.driver == &core_.platform().driver() && !reads_now_;
     // From here on a copy out needs no more memory: it cannot run out of it half-way.
     if (memory_.driver == &core_.platform().driver())
         take_stream();
     else if (to_user_ && core_.platform().num_devices() != 0)
-        buffers_.emplace(core_.copy_buffers());
+        kept_->buffers.emplace(core_.copy_buffers());
     core_.admit();
     describe_tasks();
     if (core_.listeners().any())
         for (const std::size_t chunk : chunks_) told_.emplace_back().region = part_of(chunk);
     // The caller's stream may take long: then a thread of the pool waits for it, and this one for the tasks.
-    const bool is_behind_work = after_ && !after_->passes_soon();
-    if (core_.inside_own_task() || is_behind_work)
+    if (!call_.waits || reads_now_ || (kept_->after && !kept_->after->passes_soon()))
         core_.commit(*this);
     else
         core_.commit_and_run(*this);
-    if (core_.inside_own_task()) return;
+    if (!call_.waits || reads_now_) return books().event_of(last());
     core_.wait_settled(last(), nullptr, true);  // the tasks use the program's memory
     if (to_user_) throw_failure_of_part();
     // Of a copy in that fails several chunks may have found no memory: the caller is told of all of them.
     if (books().failure_of(last()) != nullptr)
         for (TaskNumber n = first(); n != last(); ++n) (void)books().deliver_failure(n);
     core_.throw_failure(last());
+    return {};
 }
 
 /// It comes after the caller's.
 void ArrayCopy::take_stream() {
-    stream_.emplace(core_.copy_streams(), memory_.ordinal);
-    check_device(*memory_.driver, memory_.ordinal, after_->order(stream_->handle()),
+    kept_->stream.emplace(core_.copy_streams(), memory_.ordinal);
+    check_device(*memory_.driver, memory_.ordinal, kept_->after->order(kept_->stream->handle()),
                  "ordering a copy after the calling thread's stream");
 }
 
@@ -404,7 +418,7 @@ void ArrayCopy::describe_task(Task& task, std::size_t first, std::size_t count) 
         CopyPart& c = *new (group.place(i - first)) CopyPart;
         describe_part(c, box, part);
         ++group.num_parts;
-        if (core_.inside_own_task()) read_source_now(shared_, c);
+        if (reads_now_) read_source_now(shared_, c);
         add_view(task, box, part, c);
         for (std::size_t k = 0; k < array_.rank(); ++k) {
             all.begin[k] = std::min(all.begin[k], part.begin[k]);
@@ -448,8 +462,9 @@ CopyShared ArrayCopy::describe_copy() const {
     shared.element_bytes = array_.element_bytes();
     shared.to_user = to_user_;
     shared.user_on_device = memory_.driver == &core_.platform().driver();
-    shared.after = after_ ? &*after_ : nullptr;
-    if (stream_) shared.stream = stream_->handle();
+    shared.after = kept_->after ? &*kept_->after : nullptr;
+    if (kept_->stream) shared.stream = kept_->stream->handle();
+    if (!call_.waits) shared.kept = kept_;
     return shared;
 }
 
@@ -514,15 +529,15 @@ void ArrayCopy::enter(std::size_t chunk, const Task& task, graph::Predecessors& 
 
 }  // namespace
 
-void array_copy_out(const ArrayRef& array, const Box& region, void* destination, const std::int64_t* strides,
-                    DefaultStream stream) {
-    ArrayCopy(array, region, static_cast<std::byte*>(destination), strides, true).run(stream);
+EventId array_copy_out(const ArrayRef& array, const Box& region, void* destination, const std::int64_t* strides,
+                       CopyCall call) {
+    return ArrayCopy(array, region, static_cast<std::byte*>(destination), strides, true, call).run(nullptr);
 }
 
-void array_copy_in(const ArrayRef& array, const Box& region, const void* source, const std::int64_t* strides,
-                   DefaultStream stream) {
+EventId array_copy_in(const ArrayRef& array, const Box& region, const void* source, const std::int64_t* strides,
+                      CopyCall call, std::shared_ptr<const void> owned) {
     auto* const from = const_cast<std::byte*>(static_cast<const std::byte*>(source));  // only read
-    ArrayCopy(array, region, from, strides, false).run(stream);
+    return ArrayCopy(array, region, from, strides, false, call).run(std::move(owned));
 }
 
 namespace {

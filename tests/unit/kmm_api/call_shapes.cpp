@@ -164,6 +164,11 @@ inline void arrays(const kmm::RuntimeHandle& rt) {
     m.copy_from(view);
     m.copy_from(view_mut);
     static_cast<void>(a.copy_to_async(v.data()));
+    static_cast<void>(a.copy_to_async(v.data(), kmm::Point<1>(3), kmm::Dim<1>(4)));
+    static_cast<void>(m.copy_to_async(view_mut));
+    static_cast<void>(m.copy_from_async(view));
+    static_cast<void>(a.copy_from_async(v.data(), 10));
+    static_cast<void>(a.copy_from_async(v.data(), kmm::Bounds<1>(kmm::Range<>(3, 4))));
     static_cast<void>(a.copy_from_async(std::move(v)));
     static_cast<void>(a.fill(3));
     static_assert(std::is_same_v<decltype(s.get()), float>);

@@ -57,8 +57,6 @@ TEST(Refusals, each_feature_that_waits_names_itself) {
     refused("stream_wait", [&] { rt.stream_wait(kmm::DeviceId(0), nullptr, kmm::EventId()); });
     refused("copy", [&] { rt.copy(A, A); });
     refused("redistribute", [&] { rt.redistribute(A, kmm::Distribution<1>::single(2)); });
-    refused("copy_to_async", [&] { A.copy_to_async(memory.data()); });
-    refused("copy_from_async", [&] { A.copy_from_async(memory.data()); });
     refused("MemoryManager", [] { kmm::MemoryManager manager; });
     EXPECT_EQ(rt.stats().tasks_submitted, before);
 }
