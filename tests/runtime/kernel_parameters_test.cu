@@ -1,5 +1,5 @@
-// Kernel parameters of the program's own types, which are constructed from views: where they are built, what they see,
-// and what becomes of what their constructors throw.
+// Kernel parameters of the program's own types: aggregates, which are filled by the table of addresses, and types that
+// are constructed from views: where they are built, what they see, and what becomes of what their constructors throw.
 #include "harness.hpp"
 
 #include <numeric>
@@ -40,6 +40,10 @@ __global__ void sum_rows(kmm::Range<int64_t> rows, Output sums, Table table) {
     float sum = 0;
     for (long k = table.cells.begin(1); k < table.cells.end(1); k++) sum += table.cells[i][k];
     sums.values[i] = sum + static_cast<float>(table.stride);
+}
+
+bool none_is_late(const RuntimeHandle& rt) {
+    return rt.report(kmm::ReportFormat::Json).find("\"late_kernels\":[]") != std::string::npos;
 }
 
 constexpr long n = 1000, chunk = 250;
@@ -163,6 +167,133 @@ TEST(KernelParameters, are_unpacked_as_the_program_says) {
         rt.submit(device(num_devices(rt) - 1), GPUKernel(apply, 10), overwrite(output[kmm::range(0, 10)]),
                   Scaled{&input, 2.0F});
         EXPECT_EQ(output.copy_to_vector(), (std::vector<float>{2, 4, 6, 8, 10, 12, 14, 16, 18, 20}));
+        EXPECT_FALSE(none_is_late(rt)) << rt.report();
+    });
+}
+
+// ---- aggregates: the library initialises their members
+
+/// One view, with functions of the program's.
+struct Cells {
+    GPUSubviewMut<float> values;
+    __host__ __device__ float& last() const { return values[values.end() - 1]; }
+};
+__global__ void end_with(Cells cells, float value) { cells.last() = value; }
+
+TEST(KernelParameters, that_are_aggregates_of_one_view_are_not_built_by_a_launcher) {
+    for_each_configuration(working_set({40}), [](RuntimeHandle rt) {
+        Array<float> a = rt.allocate(std::vector<float>(10, 1.0F));
+        rt.submit(device(0), GPUKernel(end_with, 1), write(a[kmm::range(2, 5)]), 7.0F);
+        EXPECT_EQ(a.copy_to_vector(), (std::vector<float>{1, 1, 1, 1, 7, 1, 1, 1, 1, 1}));
+        EXPECT_TRUE(none_is_late(rt)) << rt.report();
+    });
+}
+
+/// An argument of the program's with two accesses and a value, which has a handler and no ArgumentUnpack.
+template<typename To, typename From>
+struct Blend {
+    To to;
+    From from;
+    float factor;
+};
+template<typename To, typename From>
+Blend(To, From, float) -> Blend<To, From>;
+template<typename To, typename From>
+struct StoredBlend {
+    kmm::Argument<To> to;
+    kmm::Argument<From> from;
+    float factor;
+};
+/// What kernels get of it: members at other offsets and of other types.
+struct Source {
+    kmm::GPUSubviewStrided<float, 2> cells;
+};
+struct BlendView {
+    GPUSubviewMut<float, 2> to;
+    Source from;
+    double factor;
+};
+__global__ void blend(BlendView v) {
+    for (long i = v.to.begin(0); i < v.to.end(0); i++)
+        for (long k = v.to.begin(1); k < v.to.end(1); k++)
+            v.to[i][k] += static_cast<float>(v.factor) * v.from.cells[i][k];
+}
+
+}  // namespace
+
+template<typename To, typename From>
+struct kmm::ArgumentHandler<Blend<To, From>> {
+    using type = StoredBlend<To, From>;
+    explicit ArgumentHandler(const Blend<To, From>& that) : to_(that.to), from_(that.from), factor_(that.factor) {}
+    void initialize(const TaskGroupInit& init) { to_.initialize(init), from_.initialize(init); }
+    type before_submit(TaskInstance& task) { return {to_.before_submit(task), from_.before_submit(task), factor_}; }
+    void commit(const TaskGroupCommit& commit) { to_.commit(commit), from_.commit(commit); }
+    void after_submit(const TaskSubmissionResult& result) { to_.after_submit(result), from_.after_submit(result); }
+
+  private:
+    kmm::ArgumentHandler<To> to_;
+    kmm::ArgumentHandler<From> from_;
+    float factor_;
+};
+
+namespace {
+
+// Regions in one chunk and across chunks, which are evicted between the rounds where memory is tight.
+TEST(KernelParameters, that_are_aggregates_of_views_and_values_see_the_memory_of_their_task) {
+    constexpr long tall = 64, wide = 48, cut = 16;  // chunks of 3 KiB
+    constexpr std::size_t cells = tall * wide;
+    const std::size_t largest = working_set({cells * 4, cells * 4});
+    for_each_configuration(largest, [&](RuntimeHandle rt, const RuntimeConfig& config) {
+        std::vector<std::vector<float>> expected;
+        std::vector<Array<float, 2>> tables;
+        for (std::size_t t = 0; t < 4; t++) {
+            expected.push_back(counting<float>(cells, static_cast<float>(t)));
+            tables.push_back(rt.array<float, 2>(Dim<2>(tall, wide), Dim<2>(cut, wide)));
+            tables[t].copy_from(expected[t].data());
+        }
+        struct Region {
+            long top, bottom, left, right;
+        };
+        for (const Region r :
+             {Region{17, 30, 5, 40}, Region{10, 60, 1, 47}, Region{10, 60, 20, 30}, Region{0, 16, 0, 48}})
+            for (std::size_t pair = 0; pair < 4; pair += 2) {
+                const Array<float, 2>& from = tables[pair + 1];
+                const auto rows = kmm::range(r.top, r.bottom), columns = kmm::range(r.left, r.right);
+                rt.submit(device(0), GPUKernel(blend, 1),
+                          Blend{write(tables[pair][rows][columns]), from[rows][columns], 2.0F});
+                for (long i = r.top; i < r.bottom; i++)
+                    for (long k = r.left; k < r.right; k++) {
+                        const auto at = static_cast<std::size_t>(i * wide + k);
+                        expected[pair][at] += 2.0F * expected[pair + 1][at];
+                    }
+            }
+        for (std::size_t t = 0; t < 4; t++) EXPECT_EQ(tables[t].copy_to_vector(), expected[t]) << "table " << t;
+        EXPECT_TRUE(none_is_late(rt)) << rt.report();
+        const bool is_tight = config.device_memory_limit == largest + 256;
+        EXPECT_EQ(rt.stats().evictions != 0, is_tight);
+    });
+}
+
+/// A number that follows from the address.
+struct Located {
+    GPUViewMut<float> values;
+    std::uintptr_t address;
+    __host__ __device__ Located(GPUViewMut<float> v) : values(v), address(reinterpret_cast<std::uintptr_t>(v.data())) {}
+};
+__global__ void check_address(Located from) {
+    from.values[0] = from.address == reinterpret_cast<std::uintptr_t>(from.values.data()) ? 1.0F : 0.0F;
+}
+
+TEST(KernelParameters, that_compute_with_the_address_are_built_by_a_launcher) {
+    for_each_configuration(working_set({40}), [](RuntimeHandle rt) {
+        Array<float> a = rt.allocate(std::vector<float>(10, 0.0F)), b = rt.allocate(std::vector<float>(10, 0.0F));
+        for (int round = 0; round < 3; round++) {
+            rt.submit(device(0), GPUKernel(check_address, 1), write(a));
+            rt.submit(device(0), GPUKernel(check_address, 1), write(b));
+        }
+        EXPECT_EQ(a.copy_to_vector()[0], 1.0F);
+        EXPECT_EQ(b.copy_to_vector()[0], 1.0F);
+        EXPECT_FALSE(none_is_late(rt)) << rt.report();
     });
 }
 

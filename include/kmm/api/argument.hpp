@@ -51,7 +51,9 @@ template<typename T>
 using Argument = typename ArgumentHandler<std::decay_t<T>>::type;
 
 /// Turns what a task stored (`ArgumentHandler<..>::type`) into the function's parameter, when the task runs. The
-/// general form passes the stored value itself.
+/// general form passes the stored value itself. A kernel needs none where stored value and parameter are aggregates
+/// of as many members: each `Argument` of an array becomes a view, each value is converted. With one of its own a
+/// launcher thread builds the parameters of each task.
 template<ExecutionSpace Space, typename T>
 struct ArgumentUnpack {
     static T& call(TaskContext&, T& stored) { return stored; }

@@ -1,11 +1,11 @@
 // Copies between arrays and memory of the program: tasks of the library's own, one for each chunk concerned, or for
 // several small ones where there are very many.
 //
-// Runs on the calling thread, which waits for the tasks of a copy unless it is asynchronous: they run on the host pool, the first one on the
-// calling thread itself where the runtime is idle. Chunks at home on a device that are copied from device memory are
-// written there, by launchers. A copy out reads chunks wherever they are, and begins to write only when every chunk
-// that it reads is known to be good and the call has all the memory that it needs. Copies with device memory of the
-// program are ordered after the caller's stream.
+// Runs on the calling thread, which waits for the tasks of a copy unless it is asynchronous: they run on the host pool,
+// the first one on the calling thread itself where the runtime is idle. Chunks at home on a device that are copied from
+// device memory are written there, by launchers. A copy out reads chunks wherever they are, and begins to write only
+// when every chunk that it reads is known to be good and the call has all the memory that it needs. Copies with device
+// memory of the program are ordered after the caller's stream.
 #include <algorithm>
 #include <new>
 #include <optional>
