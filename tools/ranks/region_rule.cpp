@@ -2,14 +2,11 @@
 
 #include <algorithm>
 
+#include "kmm/utils/integer_fun.hpp"
+
 namespace kmm::ranks {
 
 namespace {
-
-std::int64_t floor_divided(std::int64_t value, std::int64_t divisor) noexcept {
-    const std::int64_t quotient = value / divisor;
-    return value % divisor < 0 ? quotient - 1 : quotient;
-}
 
 /// The first place in [begin, end) from which on `holds` is true, which it is from some place on; else `end`.
 template<typename F> std::int64_t first_place(std::int64_t begin, std::int64_t end, F&& holds) {
@@ -30,8 +27,7 @@ Interval AxisRule::of(const Interval& tile) const noexcept {
     if (tile.is_empty()) return {};
     const std::int64_t low = scale >= 0 ? tile.begin : tile.end - 1;
     const std::int64_t high = scale >= 0 ? tile.end - 1 : tile.begin;
-    return {floor_divided(scale * low + offset, divisor),
-            floor_divided(scale * high + offset + length - 1, divisor) + 1};
+    return {div_floor(scale * low + offset, divisor), div_floor(scale * high + offset + length - 1, divisor) + 1};
 }
 
 // Before the division, the last index of one tile and the first of the next lie |scale| - length + 1 apart, and up to
