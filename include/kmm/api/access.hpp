@@ -69,12 +69,10 @@ struct PartialAccess {
 
     template<typename I, typename = std::enable_if_t<is_index_v<I>>>
     auto operator[](const I& index) const {
-        MultiIndexMap<K + 1> longer(indices, into_index_map(index), std::make_index_sequence<K>());
-        if constexpr (K + 1 == Rank) {
-            return Read<Arg, MultiIndexMap<Rank>>{argument, longer};
-        } else {
-            return PartialAccess<Arg, Rank, K + 1>{argument, longer};
-        }
+        // Aggregates of temporaries: the map is made where it stays.
+        using Access =
+            std::conditional_t<K + 1 == Rank, Read<Arg, MultiIndexMap<Rank>>, PartialAccess<Arg, Rank, K + 1>>;
+        return Access{argument, {indices, into_index_map(index), std::make_index_sequence<K>()}};
     }
 };
 
@@ -83,12 +81,8 @@ template<std::size_t Rank, typename Arg, typename I>
 auto index_access(Arg& argument, const I& index) {
     static_assert(is_index_v<I>, "an index is an axis expression, an integer, a range or _");
     static_assert(Rank > 0, "an array of rank 0 has no axes");
-    MultiIndexMap<1> first(index);
-    if constexpr (Rank == 1) {
-        return Read<Arg, MultiIndexMap<1>>{argument, first};
-    } else {
-        return PartialAccess<Arg, Rank, 1>{argument, first};
-    }
+    using Access = std::conditional_t<Rank == 1, Read<Arg, MultiIndexMap<1>>, PartialAccess<Arg, Rank, 1>>;
+    return Access{argument, MultiIndexMap<1>(index)};
 }
 
 template<typename T>

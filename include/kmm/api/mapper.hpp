@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -166,64 +165,34 @@ inline constexpr bool is_dimensionality_accepted_by_mapper =
 
 namespace detail {
 
-template<std::size_t N>
-Bounds<N> clip(const Bounds<N>& region, const Bounds<N>& array) {
-    Bounds<N> result;
-    for (std::size_t k = 0; k + 1 <= N; k++) {
-        const Range<> raw = region[k];
-        const Range<> axis = array[k];
-        const default_index_type begin =
-            raw.begin < axis.begin ? axis.begin : (axis.end < raw.begin ? axis.end : raw.begin);
-        const default_index_type end = raw.end < begin ? begin : (axis.end < raw.end ? axis.end : raw.end);
-        result[k] = Range<>(begin, end);
+template<std::size_t... Ks>
+MultiIndexMap<sizeof...(Ks)> axes_in_order(std::index_sequence<Ks...>) {
+    return MultiIndexMap<sizeof...(Ks)>(Axis(Ks)...);
+}
+
+/// A mapping of an array of rank N as one index for each axis: the values that a submit evaluates. `_`, which is the
+/// whole array, and functions of the program's stay as they are.
+template<std::size_t N, typename M>
+decltype(auto) as_indices(const M& mapper) {
+    static_assert(
+        is_dimensionality_accepted_by_mapper<M, N>,
+        "this mapping does not fit the array: it needs one index for each axis of the array, or must be callable as "
+        "Bounds<N>(DomainChunk, Bounds<N>)");
+    if constexpr (std::is_same<M, OneToOne>::value && N > 0) {
+        return axes_in_order(std::make_index_sequence<N>());
+    } else if constexpr (is_index_v<M> && !std::is_same<M, All>::value) {
+        return MultiIndexMap<1>(mapper);
+    } else {
+        return (mapper);
     }
-    return result;
 }
 
 /// The region of an array that `mapper` gives for `chunk`, clipped to the array.
 template<std::size_t N, typename M>
 Bounds<N> evaluate_access(const M& mapper, const DomainChunk& chunk, const Bounds<N>& array) {
-    static_assert(
-        is_dimensionality_accepted_by_mapper<M, N>,
-        "this mapping does not fit the array: it needs one index for each axis of the array, or must be callable as "
-        "Bounds<N>(DomainChunk, Bounds<N>)");
-    if constexpr (std::is_same<M, All>::value) {
-        return array;
-    } else if constexpr (is_index_v<M>) {
-        return Bounds<N>(into_index_map(mapper).apply(chunk, array[0]));
-    } else if constexpr (std::is_same<M, OneToOne>::value || std::is_same<M, MultiIndexMap<N>>::value) {
-        return mapper(chunk, array);
-    } else {
-        return clip<N>(Bounds<N>(mapper(chunk, array)), array);
-    }
-}
-
-/// The same before it is clipped.
-template<std::size_t N, typename M>
-Bounds<N> evaluate_unclipped(const M& mapper, const DomainChunk& chunk, const Bounds<N>& array) {
-    if constexpr (std::is_same<M, All>::value) {
-        return array;
-    } else if constexpr (std::is_same<M, OneToOne>::value) {
-        Bounds<N> region;
-        for (std::size_t k = 0; k + 1 <= N; k++) region[k] = IndexMap(Axis(k)).apply(chunk);
-        return region;
-    } else if constexpr (is_index_v<M>) {
-        return Bounds<N>(into_index_map(mapper).apply(chunk));
-    } else if constexpr (std::is_same<M, MultiIndexMap<N>>::value) {
-        return mapper(chunk);
-    } else {
-        return Bounds<N>(mapper(chunk, array));
-    }
-}
-
-/// Whether a part of `region` lies outside `array`; an open end (INT64_MAX: "the rest of the axis") does not.
-template<std::size_t N>
-bool lies_outside(const Bounds<N>& region, const Bounds<N>& array) {
-    for (std::size_t k = 0; k + 1 <= N; k++) {
-        const bool open_end = region[k].end == std::numeric_limits<default_index_type>::max();
-        if (region[k].begin < array[k].begin || (region[k].end > array[k].end && !open_end)) return true;
-    }
-    return false;
+    Bounds<N> region(as_indices<N>(mapper)(chunk, array));
+    for (std::size_t k = 0; k + 1 <= N; k++) region[k] = clipped(region[k], array[k]);
+    return region;
 }
 
 // The box that a function gives for a chunk alone, deduced from its address: of an overloaded call operator, from the

@@ -54,14 +54,22 @@ class AccessHandler {
     using type = StoredView<typename Types::element, N, Kind != AccessKind::read, std::is_same_v<M, All>>;
     using ignores_domain = void;
 
-    AccessHandler(const A& array, const M& mapper) : array_(&array), mapper_(mapper) {}
+    AccessHandler(const A& array, const M& mapper) : array_(&array), mapper_(as_indices<N>(mapper)) {}
 
     void initialize(const TaskGroupInit&) {}
     type before_submit(TaskInstance& task) {
-        const Bounds<N> indices(array_->size());
-        const Bounds<N> region = evaluate_access<N>(mapper_, task.chunk, indices);
-        if (task.submission.looks_at_mappings()) look_at_mapping(task, indices);
-        return type{region, task.submission.add_access(array_->record(), Kind, to_box(region), task.argument)};
+        const auto add = [&](const auto&... wanted) {
+            const AddedAccess added = task.submission.add_access(array_->record(), Kind, task.argument, wanted...);
+            return type{to_bounds<N>(added.region), added.number};
+        };
+        if constexpr (std::is_same_v<M, All>) {
+            return add(nullptr);
+        } else if constexpr (N > 0 && std::is_same_v<Stored, MultiIndexMap<N>>) {
+            return add(mapper_.axes, task.chunk);
+        } else {
+            const Box wanted = to_box(Bounds<N>(mapper_(task.chunk, Bounds<N>(array_->size()))));
+            return add(&wanted);
+        }
     }
     void commit(const TaskGroupCommit& group) {
         if constexpr (Kind != AccessKind::read)
@@ -70,24 +78,9 @@ class AccessHandler {
     void after_submit(const TaskSubmissionResult&) {}
 
   private:
-    void look_at_mapping(TaskInstance& task, const Bounds<N>& indices) const {
-        if (task.submission.logs_regions()) {
-            const Bounds<N> wanted = evaluate_unclipped<N>(mapper_, task.chunk, indices);
-            if (lies_outside(wanted, indices))
-                task.submission.log_outside(array_->record(), to_box(wanted), task.argument);
-        }
-        if (task.submission.checks_ranges()) {
-            if constexpr (is_index_v<M>) {
-                task.submission.check_range(array_->record(), into_index_map(mapper_), task.argument);
-            } else if constexpr (std::is_same_v<M, MultiIndexMap<N>> && N > 0) {
-                for (const IndexMap& axis : mapper_.axes)
-                    task.submission.check_range(array_->record(), axis, task.argument);
-            }
-        }
-    }
-
+    using Stored = std::decay_t<decltype(as_indices<N>(std::declval<const M&>()))>;
     const A* array_;
-    M mapper_;
+    Stored mapper_;
 };
 
 [[noreturn]] inline void throw_no_reductions() {

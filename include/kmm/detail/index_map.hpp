@@ -16,6 +16,18 @@
 
 namespace kmm {
 
+namespace detail {
+
+/// Of the indices that a mapping gives for one axis of an array, those of the array; an empty range at the nearest
+/// border.
+constexpr Range<> clipped(const Range<>& wanted, const Range<>& axis) noexcept {
+    const default_index_type begin =
+        wanted.begin < axis.begin ? axis.begin : (axis.end < wanted.begin ? axis.end : wanted.begin);
+    return Range<>(begin, wanted.end < begin ? begin : (axis.end < wanted.end ? axis.end : wanted.end));
+}
+
+}  // namespace detail
+
 /// The index along axis k of the domain. An axis k >= 3 has the single index 0.
 class Axis {
   public:
@@ -69,19 +81,6 @@ class IndexMap {
     /// InvalidArgument if `length` < 1 or `divisor` is 0.
     IndexMap(Axis axis, index_type scale, index_type offset = 0, index_type length = 1, index_type divisor = 1);
 
-    // Numbers, axes and ranges of them have no chains, and are copied several times on their way into a submit.
-    IndexMap(const IndexMap& that) noexcept
-        : kind_(that.kind_),
-          is_constant_(that.is_constant_),
-          is_empty_(that.is_empty_),
-          is_closed_(that.is_closed_),
-          axis_(that.axis_),
-          first_(that.first_),
-          last_(that.last_) {
-        if (that.kind_ == Kind::axis || that.kind_ == Kind::interval) copy_chains(that);
-    }
-    IndexMap& operator=(const IndexMap&) noexcept = default;
-
     /// [value, value + 1)
     static IndexMap constant(index_type value) {
         IndexMap result{Axis()};
@@ -127,12 +126,7 @@ class IndexMap {
     }
     /// The same, clipped to `axis`: begin := clamp(begin, axis), end := clamp(end, begin, axis.end).
     Range<index_type> apply(const DomainChunk& chunk, const Range<index_type>& axis) const {
-        if (kind_ == Kind::all) {
-            return axis;
-        }
-        const Range<index_type> raw = apply(chunk);
-        const index_type begin = clamp(raw.begin, axis.begin, axis.end);
-        return Range<index_type>(begin, clamp(raw.end, begin, axis.end));
+        return kind_ == Kind::all ? axis : detail::clipped(apply(chunk), axis);
     }
     Range<index_type> operator()(const DomainChunk& chunk) const { return apply(chunk); }
     Bounds<1> operator()(const DomainChunk& chunk, const Bounds<1>& array) const { return apply(chunk, array[0]); }
@@ -147,20 +141,12 @@ class IndexMap {
     // interval of numbers, [first, last], or an empty [first, last); the chains are not used.
     enum struct Kind : std::uint8_t { axis, interval, all, fixed };
 
-    static constexpr index_type clamp(index_type value, index_type low, index_type high) noexcept {
-        return value < low ? low : (high < value ? (high < low ? low : high) : value);
-    }
     Range<index_type> axis_range(const DomainChunk& chunk) const {
         if (is_constant_ || axis_.get() >= DOMAIN_DIMS) {
             return Range<index_type>(0, 1);
         }
         const index_type begin = chunk.offset.at(axis_.get());
         return Range<index_type>(begin, checked_add(begin, chunk.size.at(axis_.get())));
-    }
-    void copy_chains(const IndexMap& that) noexcept {
-        post_ = that.post_;
-        begin_ = that.begin_;
-        end_ = that.end_;
     }
     void set_fixed(index_type first, index_type last) noexcept {
         kind_ = Kind::fixed;

@@ -183,6 +183,12 @@ struct LauncherInfo {
     std::size_t scratch_bytes = 0;
 };
 
+/// Valid until the next call of the submission.
+struct AddedAccess {
+    std::uint32_t number;  ///< within the task: 0, 1, ..
+    const Box& region;     ///< clipped
+};
+
 /// One submit being built on the submitting thread. Nothing is visible to the runtime before `commit`, which takes the
 /// place in the order, checks everything that a submit may throw, and queues the tasks. All user code (mappings, copies
 /// of arguments) runs before `commit`, with no lock held. Not thread-safe; one per call. The destructor drops what was
@@ -201,16 +207,12 @@ class Submission {
     void begin_task(ResourceId where, const DomainChunk& chunk, const TaskSize& size = {});
     /// For submits of the library's own, whose tasks run where their chunks are: of another kind than the launcher's.
     void begin_task(ResourceId where, const DomainChunk& chunk, LauncherInfo::Kind kind, const TaskSize& size = {});
-    /// One access of the current task, already clipped to the array; `argument` is the argument's number for messages.
-    /// Returns the access's number within the task (0, 1, ...). An empty region is a valid access without memory.
-    std::uint32_t add_access(const ArrayRef& array, AccessKind kind, const Box& region, std::uint32_t argument);
-    /// Debug mode: logs that the mapping of the coming access gives `wanted`, of which a part lies outside the array.
-    bool logs_regions() const noexcept { return logs_regions_; }
-    void log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument);
-    /// RuntimeConfig::range_check: warns if the mapping of the coming access has a range that looks like a closed one.
-    bool checks_ranges() const noexcept { return checks_ranges_; }
-    void check_range(const ArrayRef& array, const IndexMap& map, std::uint32_t argument);
-    bool looks_at_mappings() const noexcept { return logs_regions_ || checks_ranges_; }
+    /// One access of the current task: the part of `wanted` inside the array; null: all of it. `argument` is the
+    /// argument's number for messages. An empty region is a valid access without memory.
+    AddedAccess add_access(const ArrayRef& array, AccessKind kind, std::uint32_t argument, const Box* wanted);
+    /// One access of what `mapping`, an index for each axis of the array, gives for a chunk. Errors: IndexMap::apply.
+    AddedAccess add_access(const ArrayRef& array, AccessKind kind, std::uint32_t argument, const IndexMap* mapping,
+                           const DomainChunk& chunk);
     /// Memory for a body's payload, freed after `body.destroy`. Call `set_body` once the payload is constructed. A
     /// kernel has a body in place of `set_kernel` where the program's code makes its parameters: a launcher thread runs
     /// it.
@@ -232,8 +234,6 @@ class Submission {
 
   private:
     Draft* draft_;
-    bool logs_regions_;
-    bool checks_ranges_;
 };
 
 // ---- the runtime, for RuntimeHandle

@@ -343,7 +343,7 @@ void Submit::State::begin(ResourceId where, LauncherInfo::Kind of_task, const Do
         const AccessKind mode = a.mode == AccessMode::Read    ? AccessKind::read
                                 : a.mode == AccessMode::Write ? AccessKind::write
                                                               : AccessKind::overwrite;
-        submission->add_access(a.array->record(), mode, region, static_cast<std::uint32_t>(i));
+        submission->add_access(a.array->record(), mode, static_cast<std::uint32_t>(i), &region);
     }
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <new>
 #include <set>
 #include <string>
@@ -78,9 +80,7 @@ KeptDraft& kept_draft() {
 }  // namespace
 
 Submission::Submission(RuntimeCore& runtime, const LauncherInfo& launcher, bool of_any_thread)
-    : draft_(of_any_thread ? new Draft : kept_draft().take()),
-      logs_regions_(runtime.platform().config().debug_mode),
-      checks_ranges_(runtime.platform().config().range_check) {
+    : draft_(of_any_thread ? new Draft : kept_draft().take()) {
     draft_->core = &runtime;
     draft_->set_books(runtime.books());
     draft_->launcher = launcher;
@@ -115,44 +115,83 @@ void Submission::begin_task(ResourceId where, const DomainChunk& chunk, Launcher
     t->chunk = chunk;
 }
 
-std::uint32_t Submission::add_access(const ArrayRef& array, AccessKind kind, const Box& region,
-                                     std::uint32_t argument) {
-    Task& t = draft_->current();
+// `along(k)`: what a mapping gives for axis k of the array. Null: the whole array.
+template<typename F>
+AddedAccess Submission::Draft::add_access(ArrayRecord& array, AccessKind kind, std::uint32_t argument, const F* along) {
+    Task& t = current();
+    plan::Request request{array.box(), kind, false, 0, t.chunk_index, argument, t.memory};
+    Box& region = request.region;
+    if (along != nullptr) {
+        if (core->platform().config().debug_mode) log_outside(array, argument, *along);
+        for (std::size_t k = 0; k < array.rank(); ++k) {
+            const Range<> r = clipped((*along)(k), {region.begin[k], region.end[k]});
+            region.begin[k] = r.begin;
+            region.end[k] = r.end;
+            request.empty = request.empty || r.is_empty();
+        }
+    } else {
+        request.empty = boxes::is_empty(region, array.rank());
+    }
     const auto view = static_cast<std::uint32_t>(t.views.size());
-    const bool is_empty = boxes::is_empty(region, array->rank());
-    draft_->accesses.push_back({array.get(), nullptr, view});
-    draft_->wanted.push_back({region, kind, is_empty, 0, t.chunk_index, argument, t.memory});
+    accesses.push_back({&array, nullptr, view});
+    wanted.push_back(request);
     t.views.emplace_back().kind = kind;
-    return view;
+    return {view, wanted.back().region};
 }
 
-void Submission::log_outside(const ArrayRef& array, const Box& wanted, std::uint32_t argument) {
-    const std::size_t rank = array->rank();
-    const Task& t = draft_->current();
+AddedAccess Submission::add_access(const ArrayRef& array, AccessKind kind, std::uint32_t argument, const Box* wanted) {
+    const auto along = [wanted](std::size_t k) { return Range<>(wanted->begin[k], wanted->end[k]); };
+    return draft_->add_access(*array, kind, argument, wanted != nullptr ? &along : nullptr);
+}
+
+AddedAccess Submission::add_access(const ArrayRef& array, AccessKind kind, std::uint32_t argument,
+                                   const IndexMap* mapping, const DomainChunk& chunk) {
+    const auto along = [&](std::size_t k) { return mapping[k].apply(chunk); };
+    if (draft_->core->platform().config().range_check) draft_->check_ranges(mapping, *array, argument);
+    return draft_->add_access(*array, kind, argument, &along);
+}
+
+void Submission::Draft::log_outside(const ArrayRecord& array, std::uint32_t argument,
+                                    const std::function<Range<>(std::size_t)>& along) {
+    const std::size_t rank = array.rank();
+    const Box& indices = array.box();
+    Box asked;
+    bool is_inside = true;
+    for (std::size_t k = 0; k < rank; ++k) {
+        const auto [begin, end] = along(k);
+        asked.begin[k] = begin;
+        asked.end[k] = end;
+        const bool is_open = end == std::numeric_limits<std::int64_t>::max();  // "the rest of the axis"
+        is_inside = is_inside && begin >= indices.begin[k] && (end <= indices.end[k] || is_open);
+    }
+    if (is_inside) return;
     log::write(
         log::warn,
         driver::format("argument {} of chunk {} of the {} asks for region {} of {}, whose indices are {}: it gets "
                        "the part inside",
-                       argument, t.chunk_index, text_of(draft_->launcher), boxes::to_text(wanted, rank), array->name(),
-                       boxes::to_text(array->box(), rank)));
+                       argument, current().chunk_index, text_of(launcher), boxes::to_text(asked, rank), array.name(),
+                       boxes::to_text(indices, rank)));
 }
 
-void Submission::check_range(const ArrayRef& array, const IndexMap& map, std::uint32_t argument) {
+void Submission::Draft::check_ranges(const IndexMap* mapping, const ArrayRecord& array, std::uint32_t argument) {
     // Each task of a submit has the same mappings.
-    if (draft_->current().chunk_index != 0 || !map.looks_closed()) return;
-    const std::string range = map.text();
-    const SourceLocation& at = draft_->launcher.location;
-    {
-        WarnedPlaces& warned = driver::never_destroyed<WarnedPlaces>();
-        std::string place = driver::format("{}:{} {} {}", at.file(), at.line(), argument, range);
-        const locks::Guard guard(warned.mutex);
-        if (!warned.places.insert(std::move(place)).second) return;
+    if (current().chunk_index != 0) return;
+    for (std::size_t k = 0; k < array.rank(); ++k) {
+        if (!mapping[k].looks_closed()) continue;
+        const std::string range = mapping[k].text();
+        const SourceLocation& at = launcher.location;
+        {
+            WarnedPlaces& warned = driver::never_destroyed<WarnedPlaces>();
+            std::string place = driver::format("{}:{} {} {}", at.file(), at.line(), argument, range);
+            const locks::Guard guard(warned.mutex);
+            if (!warned.places.insert(std::move(place)).second) continue;
+        }
+        log::write(
+            log::warn,
+            driver::format("argument {} of the {}: {} of {} ends before its second bound; in KMM 0.3 that belongs to "
+                           "the range, which is closed_{} here (KMM_RANGE_CHECK warns once for each place)",
+                           argument, text_of(launcher), range, array.name(), range));
     }
-    log::write(
-        log::warn,
-        driver::format("argument {} of the {}: {} of {} ends before its second bound; in KMM 0.3 that belongs to "
-                       "the range, which is closed_{} here (KMM_RANGE_CHECK warns once for each place)",
-                       argument, text_of(draft_->launcher), range, array->name(), range));
 }
 
 void* Submission::allocate_payload(std::size_t bytes, std::size_t alignment) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -49,6 +50,13 @@ struct Submission::Draft final : PlanBatch {
     }
     std::int64_t begin_ns() const noexcept override { return submit_begin_ns; }
 
+    template<typename F>
+    AddedAccess add_access(ArrayRecord& array, AccessKind kind, std::uint32_t argument, const F* along);
+    /// Debug mode: logs what a mapping, which gives `along(k)` for axis k, asks for outside the array.
+    void log_outside(const ArrayRecord& array, std::uint32_t argument,
+                     const std::function<Range<>(std::size_t)>& along);
+    /// RuntimeConfig::range_check: warns of ranges that look like closed ones.
+    void check_ranges(const IndexMap* mapping, const ArrayRecord& array, std::uint32_t argument);
     void bind_new();
     void find_bindings();
     /// Among the arrays of the submit. O(1): the array remembers a number, which counts if it is the array's now

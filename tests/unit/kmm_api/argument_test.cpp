@@ -1,9 +1,14 @@
 // What tasks receive: views, ranges, values, own handlers and domains.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <limits>
 #include <numeric>
+#include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "small_runtime.hpp"
@@ -58,6 +63,117 @@ TEST(Arguments, a_region_wholly_outside_is_an_empty_view_at_the_border) {
                                }),
                                A[_x - 100], A[_x + 100]));
     EXPECT_EQ(empty, 2);
+}
+
+namespace {
+
+/// Of one axis of an array, as a program writes it and as plain arithmetic: floor((scale * i + offset + [0, length)) /
+/// divisor) for i along an axis of the domain, of which `axis` 3 has the single index 0.
+struct RandomIndex {
+    std::size_t axis;
+    std::int64_t scale, offset, length, divisor;
+
+    explicit RandomIndex(std::mt19937_64& random) {
+        const auto pick = [&](std::int64_t low, std::int64_t high) {
+            return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+        };
+        axis = static_cast<std::size_t>(pick(0, 3));
+        scale = pick(-3, 3);
+        offset = pick(-12, 12);
+        length = pick(1, 5);
+        divisor = pick(1, 3);
+    }
+    kmm::IndexMap map() const { return kmm::IndexMap(kmm::Axis(axis), scale, offset, length, divisor); }
+    /// Over all indices of a chunk, one by one; not clipped.
+    kmm::Range<> region(const kmm::DomainChunk& chunk) const {
+        const std::int64_t first = axis < 3 ? chunk.offset[axis] : 0, end = axis < 3 ? first + chunk.size[axis] : 1;
+        std::int64_t low = std::numeric_limits<std::int64_t>::max(), high = std::numeric_limits<std::int64_t>::min();
+        for (std::int64_t i = first; i < end; i++) {
+            for (std::int64_t l = 0; l < length; l++) {
+                const double exact = static_cast<double>(scale * i + offset + l) / static_cast<double>(divisor);
+                low = std::min(low, static_cast<std::int64_t>(std::floor(exact)));
+                high = std::max(high, static_cast<std::int64_t>(std::floor(exact)));
+            }
+        }
+        return {low, high + 1};
+    }
+    kmm::Range<> clipped(const kmm::DomainChunk& chunk, std::int64_t size) const {
+        const kmm::Range<> all = region(chunk);
+        const std::int64_t begin = std::clamp<std::int64_t>(all.begin, 0, size);
+        return {begin, std::clamp(all.end, begin, size)};
+    }
+};
+
+}  // namespace
+
+TEST(Arguments, regions_of_random_mappings_and_functions_are_those_of_plain_arithmetic) {
+    auto rt = small_runtime();
+    auto A = rt.allocate(std::vector<int>(9 * 7).data(), 9, 7);
+    auto B = rt.allocate(numbers(9));
+    std::mt19937_64 random(4);
+    std::atomic<int> wrong{0}, calls{0}, empty{0};
+    for (int round = 0; round < 200; round++) {
+        const RandomIndex y(random), x(random);
+        const auto both = [=](kmm::DomainChunk chunk, kmm::Bounds<2>) {
+            return kmm::Bounds<2>(y.region(chunk), x.region(chunk));
+        };
+        using View = kmm::Subview<int, 2>;
+        const auto check = [&, y, x](kmm::Bounds<3> box, View written, View called, View row, View same,
+                                     kmm::Subview<int> line, kmm::View<int, 2> whole) {
+            const kmm::DomainChunk chunk{{}, kmm::DomainPoint(box.begin()), kmm::DomainDim(box.size())};
+            const kmm::Bounds<2> expected(y.clipped(chunk, 9), x.clipped(chunk, 7));
+            if (written.bounds() != expected || called.bounds() != expected || line.bounds()[0] != expected[0]) wrong++;
+            if (row.bounds() != kmm::Bounds<2>(kmm::Range<>(3, 4), kmm::Range<>(0, 7))) wrong++;
+            if (same.bounds() != kmm::Bounds<2>(box[0], box[1]) || whole.size(0) != 9 || whole.size(1) != 7) wrong++;
+            if (expected.is_empty()) empty++;
+            calls++;
+        };
+        rt.parallel_submit({9, 7}, {4, 3}, kmm::Host(check), one_to_one, A[y.map()][x.map()], read(A, both), A[3][_],
+                           read(A, one_to_one), read(B, y.map()), A);
+    }
+    rt.synchronize();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(calls, 200 * 9);
+    EXPECT_GT(empty, 100) << "of regions outside the array";
+}
+
+TEST(Arguments, in_debug_mode_what_mappings_of_any_kind_ask_for_outside_is_logged_but_an_open_end_is_not) {
+    kmm::RuntimeConfig config;
+    config.driver = kmm::DriverKind::Host;
+    config.debug_mode = true;
+    auto rt = kmm::make_runtime(config);
+    auto A = rt.allocate(numbers(10));
+    std::vector<std::string> lines;
+    kmm::set_log_handler(
+        [](int, const char* text, void* user) { static_cast<std::vector<std::string>*>(user)->push_back(text); },
+        &lines);
+    int evaluations = 0;
+    const auto beyond = [&](kmm::DomainChunk chunk, kmm::Bounds<1>) {
+        evaluations++;
+        return kmm::Bounds<1>(kmm::Range<>(-1, chunk.size[0]));
+    };
+    const auto rest = [](kmm::DomainChunk, kmm::Bounds<1>) {
+        return kmm::Bounds<1>(kmm::Range<>(8, std::numeric_limits<std::int64_t>::max()));
+    };
+    using View = kmm::Subview<int>;
+    rt.wait(rt.parallel_submit(12, 12, kmm::Host([](View, View, View, View, View, kmm::View<int>) {}), read(A, beyond),
+                               read(A, rest), A[_], read(A, one_to_one), read(A, _x - 2), A));
+    kmm::set_log_handler(nullptr, nullptr);
+    EXPECT_EQ(evaluations, 1);
+    ASSERT_EQ(lines.size(), 3u);
+    EXPECT_TRUE(kmm_test::contains(lines[0], "argument 0 of chunk 0") && kmm_test::contains(lines[0], "{-1...12}"));
+    EXPECT_TRUE(kmm_test::contains(lines[1], "argument 3 of chunk 0") && kmm_test::contains(lines[1], "{0...12}"));
+    EXPECT_TRUE(kmm_test::contains(lines[2], "argument 4 of chunk 0") && kmm_test::contains(lines[2], "{-2...10}"));
+}
+
+TEST(Arguments, a_mapping_that_overflows_leaves_the_submit_without_effect) {
+    auto rt = small_runtime();
+    auto A = rt.allocate(numbers(10));
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    EXPECT_THROW(rt.parallel_submit(10, 5, kmm::Host([](kmm::SubviewMut<int> a, kmm::Subview<int>) { a[a.begin()]++; }),
+                                    write(A[_x]), A[_x + (most - 7)]),
+                 std::overflow_error);
+    EXPECT_EQ(A.copy_to_vector(), numbers(10));
 }
 
 TEST(Arguments, a_two_dimensional_region_keeps_the_strides_of_its_chunk_on_host_and_device) {
