@@ -3,6 +3,7 @@
 #include "harness.hpp"
 
 #include "driver/registry.hpp"
+#include "forwarding_driver.hpp"
 #include "kmm/runtime/runtime_core.hpp"
 #include "per_thread_part.hpp"
 
@@ -205,6 +206,47 @@ TEST(CallerStream, asynchronous_copies_come_after_the_default_stream_and_hold_up
         ASSERT_EQ(out.content(legacy_stream()), all(1));
         ASSERT_EQ(a.copy_to_vector(), all(1));
     });
+}
+
+/// Counts the streams that are made.
+class CountingDriver final : public kmm::driver::testing::ForwardingDriver {
+  public:
+    explicit CountingDriver(std::shared_ptr<Driver> inner) : ForwardingDriver(*inner), inner_(std::move(inner)) {}
+    std::atomic<int> num_streams{0};
+
+  private:
+    void called(const char* call) noexcept override {
+        if (std::string_view(call) == "create_stream") ++num_streams;
+    }
+    std::shared_ptr<Driver> inner_;
+};
+
+TEST(CallerStream, pending_asynchronous_copies_take_no_streams_however_many_they_are) {
+    KMM_NEED_DEVICES(1);
+    const RuntimeConfig config = config_with(1);
+    for (const int count : {100, 200}) {
+        const auto driver = std::make_shared<CountingDriver>(Setting::open(config));
+        const RuntimeHandle rt(kmm::detail::RuntimeCore::start(config, driver));
+        ASSERT_TRUE(driver->set_current_device(rt.info().device(DeviceId(0)).device_ordinal()).ok());
+        const Memory memory(*driver, rt.info().device(DeviceId(0)).device_ordinal());
+        const Gate gate;
+        const OpenAtEnd open(gate);
+        constexpr std::int64_t few = 64;
+        auto a = rt.array<std::int32_t>(few, Dim<1>(few));
+        rt.submit(host(), Host([gate](kmm::ViewMut<std::int32_t> v) {
+                      gate.wait();
+                      for (std::int64_t i = 0; i < few; i++) v[i] = 1;
+                  }),
+                  overwrite(a));
+        const int before = driver->num_streams;
+        for (int i = 0; i < count; i++) a.copy_to_async(memory.data() + i * few);
+        EXPECT_EQ(driver->num_streams, before);
+        gate.open();
+        rt.synchronize();
+        EXPECT_LE(driver->num_streams - before, 32);  // of the threads that copied, and of lanes
+        const std::vector<std::int32_t> copied = memory.content(legacy_stream());
+        EXPECT_EQ(std::count(copied.begin(), copied.begin() + count * few, 1), count * few);
+    }
 }
 
 TEST(CallerStream, a_chunk_that_is_larger_than_its_device_may_use_comes_to_the_host) {

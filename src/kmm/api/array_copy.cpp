@@ -37,7 +37,6 @@ constexpr std::size_t groups_per_thread = 4;
 /// What a copy needs until its tasks have ended: those of an asynchronous one keep it.
 struct CopyKept {
     std::optional<CallerStream> after;         ///< with device memory: recorded at the beginning
-    std::optional<CopyStreams::Lease> stream;  ///< with device memory of the runtime's driver
     std::optional<CopyBuffers::Hold> buffers;  ///< of a copy out of devices to the host
     std::shared_ptr<const void> source;        ///< that the program gave away
 };
@@ -51,7 +50,7 @@ struct CopyShared {
     bool to_user = false;
     bool user_on_device = false;
     const CallerStream* after = nullptr;  ///< null without device memory
-    driver::StreamHandle stream;          ///< with device memory: after the caller's stream; not of launchers
+    int user_ordinal = 0;                 ///< of the device that the program's memory is on
     std::shared_ptr<CopyKept> kept;       ///< null: the caller has it, and waits
 };
 
@@ -77,10 +76,23 @@ std::size_t bytes_of(const CopyPart& part, std::size_t element_bytes) noexcept {
     return bytes;
 }
 
+/// A stream for copies with device memory of the program, after the caller's. One for each task that runs: a program may
+/// have very many asynchronous copies pending.
+class StreamOfTask {
+  public:
+    explicit StreamOfTask(const CopyShared& shared) : lease_(shared.core->copy_streams(), shared.user_ordinal) {
+        check_device(shared.core->platform().driver(), shared.user_ordinal, shared.after->order(lease_.handle()),
+                     "ordering a copy after the calling thread's stream");
+    }
+    driver::StreamHandle handle() const noexcept { return lease_.handle(); }
+
+  private:
+    const CopyStreams::Lease lease_;
+};
+
 /// With device memory of the program on one side at least.
-void copy_with_device(const CopyShared& shared, const StridedCopy& copy) {
+void copy_with_device(const CopyShared& shared, const StridedCopy& copy, driver::StreamHandle stream) {
     driver::Driver& driver = shared.core->platform().driver();
-    const driver::StreamHandle stream = shared.stream;
     const driver::Status put = put_on_stream(copy, shared.element_bytes, driver, stream);
     // What the program has put on its stream may take long, or wait for tasks that stand behind this one.
     std::optional<engine::Workers::Wait> wait;
@@ -125,7 +137,8 @@ void read_source_now(const CopyShared& shared, CopyPart& part) {
     part.owned = new std::byte[bytes];
     if (shared.user_on_device) {
         const std::int64_t begin = engine::now_ns();
-        copy_with_device(shared, {part.owned, packed, part.user, shared.user_strides, part.sizes});
+        copy_with_device(shared, {part.owned, packed, part.user, shared.user_strides, part.sizes},
+                         StreamOfTask(shared).handle());
         shared.core->user_copies().count(UserCopies::Kind::device_to_host, bytes, 1, engine::now_ns() - begin);
     } else {
         if (shared.after != nullptr) shared.after->wait();
@@ -134,7 +147,7 @@ void read_source_now(const CopyShared& shared, CopyPart& part) {
     part.user = part.owned;
 }
 
-void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* chunk) {
+void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* chunk, driver::StreamHandle stream) {
     std::int64_t packed[max_rank];
     const std::int64_t* user_strides = shared.user_strides;
     if (part.owned != nullptr) {
@@ -144,7 +157,7 @@ void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* ch
     if (shared.user_on_device && part.owned == nullptr) {
         const StridedCopy out{part.user, user_strides, chunk, part.chunk_strides, part.sizes};
         const StridedCopy in{chunk, part.chunk_strides, part.user, user_strides, part.sizes};
-        copy_with_device(shared, shared.to_user ? out : in);
+        copy_with_device(shared, shared.to_user ? out : in, stream);
     } else if (shared.to_user) {
         copy_box_on_host(part.user, user_strides, chunk, part.chunk_strides, part.sizes, shared.element_bytes);
     } else {
@@ -197,15 +210,20 @@ void read_from_devices(CopyGroup& group, const TaskContext& context) {
 void run_copy_group(void* payload, TaskContext& context) {
     using Kind = UserCopies::Kind;
     CopyGroup& group = *static_cast<CopyGroup*>(payload);
-    CopyShared& shared = group.shared;
-    const auto* const launcher = context.resource->cast_if<DeviceResource>();
-    if (launcher != nullptr) shared.stream = driver::StreamHandle{launcher->native_stream()};
+    const CopyShared& shared = group.shared;
     // What was read when the task was submitted is memory of the host, and the caller does not wait for the rest.
     const bool is_read = group.part(0).owned != nullptr;
     const bool with_device = shared.user_on_device && !is_read;
+    const auto* const launcher = context.resource->cast_if<DeviceResource>();
     // Memory of another host driver is copied by the host, after that driver's stream. A launcher's lane does not wait
     // for the program: it could hold up what others put there.
     if ((launcher != nullptr || !with_device) && !is_read && shared.after != nullptr) shared.after->wait();
+    std::optional<StreamOfTask> own;
+    driver::StreamHandle stream;
+    if (launcher != nullptr)
+        stream = driver::StreamHandle{launcher->native_stream()};
+    else if (with_device)
+        stream = own.emplace(shared).handle();
     CountedCopies counted(shared.core->user_copies());
     bool any_on_device = false;
     for (std::size_t i = 0; i < group.num_parts; ++i) {
@@ -216,7 +234,7 @@ void run_copy_group(void* payload, TaskContext& context) {
         if (on_device && !with_device)
             any_on_device = true;
         else
-            run_copy_part(shared, part, chunk);
+            run_copy_part(shared, part, chunk, stream);
         const bool from_device = shared.to_user ? on_device : with_device;
         const bool to_device = shared.to_user ? with_device : on_device;
         const Kind kind = from_device ? (to_device ? Kind::device_to_device : Kind::device_to_host)
@@ -284,7 +302,6 @@ class ArrayCopy final : ChunkBatch {
 
   private:
     void check_arguments() const;
-    void take_stream();
     void describe_tasks();
     CopyShared describe_copy() const;
     void describe_part(CopyPart& c, const Box& box, const Box& part) const;
@@ -353,9 +370,7 @@ EventId ArrayCopy::run(std::shared_ptr<const void> source) {
     if (memory_.driver != nullptr) kept_->after.emplace(core_, memory_, call_.stream, name_.c_str());
     is_at_home_ = !to_user_ && memory_.driver == &core_.platform().driver() && !reads_now_;
     // From here on a copy out needs no more memory: it cannot run out of it half-way.
-    if (memory_.driver == &core_.platform().driver())
-        take_stream();
-    else if (to_user_ && core_.platform().num_devices() != 0)
+    if (memory_.driver != &core_.platform().driver() && to_user_ && core_.platform().num_devices() != 0)
         kept_->buffers.emplace(core_.copy_buffers());
     core_.admit();
     describe_tasks();
@@ -374,13 +389,6 @@ EventId ArrayCopy::run(std::shared_ptr<const void> source) {
         for (TaskNumber n = first(); n != last(); ++n) (void)books().deliver_failure(n);
     core_.throw_failure(last());
     return {};
-}
-
-/// It comes after the caller's.
-void ArrayCopy::take_stream() {
-    kept_->stream.emplace(core_.copy_streams(), memory_.ordinal);
-    check_device(*memory_.driver, memory_.ordinal, kept_->after->order(kept_->stream->handle()),
-                 "ordering a copy after the calling thread's stream");
 }
 
 void ArrayCopy::describe_tasks() {
@@ -463,7 +471,7 @@ CopyShared ArrayCopy::describe_copy() const {
     shared.to_user = to_user_;
     shared.user_on_device = memory_.driver == &core_.platform().driver();
     shared.after = kept_->after ? &*kept_->after : nullptr;
-    if (kept_->stream) shared.stream = kept_->stream->handle();
+    shared.user_ordinal = memory_.ordinal;
     if (!call_.waits) shared.kept = kept_;
     return shared;
 }
