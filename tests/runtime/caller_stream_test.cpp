@@ -363,10 +363,8 @@ TEST(CallerStream, units_compiled_for_per_thread_default_streams_mean_the_thread
     on_every_device([](const Setting& s, std::size_t d) {
         const Memory memory(*s.driver, s.ordinal(d));
         auto a = s.rt.array<std::int32_t>(n, Dim<1>(n / 4));
-        // The memory and the streams that copies need are there before the device has work that does not end.
+        // The memory that the arrays need is there before the device has work that does not end.
         a.copy_from(all(0));
-        memory.become(0, legacy_stream());
-        for (int round = 0; round < 10; round++) a.copy_from(memory.data());
         const auto first = allocate_in_per_thread_unit(s.rt, memory.data(), n);
         // The stream of another thread is busy until the copies are made: what is ordered after the legacy stream would
         // wait.

@@ -280,15 +280,10 @@ void LauncherThreads::run() {
     const RuntimeThread mark(runtime_);
     std::optional<Lanes::Scratch> scratch;
     std::size_t preferred = 0;
-    LaneId lane = LaneId::none;
     {
         const locks::Guard guard(lanes_mutex_);
         preferred = next_preferred_++ % own_lanes_.size();
-        lane = own_lanes_[preferred].id;
     }
-    // Before there is work that does not end: the driver makes every thirtieth stream or so when the device is idle.
-    Status unused;
-    (void)lanes_.stream(lane, &unused);
     while (graph::Task* const task = take()) {
         const Turn turn = begin_function(preferred);
         try {
