@@ -64,7 +64,7 @@ void measure(Report& report, const Shape& s) {
     const raw::Measured measured = raw::strided_copies(&copy, 1, 1, report.repetitions(9));
     const kmm::bench::Unit unit = gigabytes_per_second(static_cast<double>(bytes));
     report.add(out, to, unit, {samples_of(measured), std::nullopt, with_raw_error("", measured)});
-    report.add(in, from, unit, {std::nullopt, std::nullopt, "the chunk is on the device"});
+    report.add(in, from, unit, {std::nullopt, std::nullopt, "the chunk comes to the host first"});
 }
 
 void run(Report& report) {

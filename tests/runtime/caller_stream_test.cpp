@@ -173,26 +173,7 @@ TEST(CallerStream, memory_of_another_device_than_the_current_one_is_ordered_too)
     EXPECT_EQ(a.copy_to_vector(), all(2));
 }
 
-TEST(CallerStream, what_comes_from_device_memory_is_written_on_the_devices_of_its_chunks) {
-    on_every_device([](const Setting& s, std::size_t d) {
-        const Memory memory(*s.driver, s.ordinal(d));
-        auto a = s.rt.array<std::int32_t>(n, Dim<1>(n / 4));
-        memory.slowly_become(1, legacy_stream());
-        const kmm::RuntimeStats before = s.rt.stats();
-        a.copy_from(memory.data());
-        const kmm::RuntimeStats copied = s.rt.stats() - before;
-        EXPECT_EQ(copied.device_to_device.bytes, bytes);
-        EXPECT_EQ(copied.device_to_host.bytes + copied.host_to_device.bytes + copied.host_to_host.bytes, 0);
-        EXPECT_EQ(a.copy_to_vector(), all(1));
-        memory.become(2, legacy_stream());
-        a.copy_from(memory.data(), kmm::Point<1>(n / 8), Dim<1>(n / 2));  // parts of chunks
-        std::vector<std::int32_t> expected = all(1);
-        std::fill_n(expected.begin() + n / 8, n / 2, 2);
-        EXPECT_EQ(a.copy_to_vector(), expected);
-    });
-}
-
-TEST(CallerStream, asynchronous_copies_come_after_the_default_stream_and_hold_up_nothing) {
+TEST(CallerStream, asynchronous_copies_come_after_the_default_stream) {
     on_every_device([](const Setting& s, std::size_t d) {
         const Memory memory(*s.driver, s.ordinal(d)), out(*s.driver, s.ordinal(d));
         auto a = s.rt.array<std::int32_t>(n, Dim<1>(n / 4));
@@ -247,19 +228,6 @@ TEST(CallerStream, pending_asynchronous_copies_take_no_streams_however_many_they
         const std::vector<std::int32_t> copied = memory.content(legacy_stream());
         EXPECT_EQ(std::count(copied.begin(), copied.begin() + count * few, 1), count * few);
     }
-}
-
-TEST(CallerStream, a_chunk_that_is_larger_than_its_device_may_use_comes_to_the_host) {
-    KMM_NEED_DEVICES(1);
-    kmm::RuntimeConfig config = config_with(1);
-    config.device_memory_limit = bytes / 2;
-    const Setting s(config);
-    s.make_current(0);
-    const Memory memory(*s.driver, s.ordinal(0));
-    memory.slowly_become(1, legacy_stream());
-    auto a = s.rt.array<std::int32_t>(n, Dim<1>(n));
-    a.copy_from(memory.data());
-    EXPECT_EQ(a.copy_to_vector(), all(1));
 }
 
 TEST(CallerStream, a_host_task_copies_after_the_default_stream) {

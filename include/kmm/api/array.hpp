@@ -249,11 +249,11 @@ class Array : public ArrayBase, private ArrayInstance<N> {
         view_in("copy_from", input, detail::default_stream());
     }
 
-    // ---- asynchronous copies, with the arguments and the order of the blocking ones. They may wait for room among
-    // the pending tasks (RuntimeConfig::max_pending_tasks) and for nothing else. The program's memory must stay until
-    // the event is done, and the source as it is. Allowed in a task. What the calling thread puts on its stream later
-    // does not come after the copy. A failure is that of the event, and leaves the output untouched as above. IA UR OM
-    // DE.
+    // ---- asynchronous copies, with the arguments and the order of the blocking ones. They wait for room among the
+    // pending tasks (RuntimeConfig::max_pending_tasks); with device memory for what the calling thread has put on its
+    // stream; the first ones to memory of the host for the buffers. The program's memory must stay until the event is
+    // done, and the source as it is. Allowed in a task. What the calling thread puts on its stream later does not come
+    // after the copy. A failure is that of the event, and leaves the output untouched as above. IA UR OM DE.
     KMM_INLINE EventId copy_to_async(T* output) const {
         return copy_out(whole(), output, {detail::default_stream(), false});
     }
@@ -354,7 +354,7 @@ class Array : public ArrayBase, private ArrayInstance<N> {
     }
     EventId copy_in(const Bounds<N>& region, const void* input, detail::CopyCall call,
                     std::shared_ptr<const void> owned = nullptr) const {
-        require_bound("copy_from");
+        require_bound(call.waits ? "copy_from" : "copy_from_async");
         if (region.is_empty()) return {};
         return detail::array_copy_in(record_, detail::to_box(region), input, detail::PackedStrides<N>(region).values,
                                      call, std::move(owned));

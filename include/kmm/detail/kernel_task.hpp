@@ -114,9 +114,17 @@ constexpr bool makes_member() noexcept {
 /// program's code makes it from an address, a constructor that takes a view, or its ArgumentUnpack. That code runs on a
 /// launcher thread, which then launches (late_kernel.hpp).
 template<typename S, typename P>
-inline constexpr bool is_built_late_v =
-    IsStoredView<S>::value ? !IsView<P>::value && (std::is_class_v<P> || std::is_union_v<P>) && !is_memberwise<S, P>()
-                           : is_unpacked_by_program_v<S>;
+constexpr bool is_built_late() noexcept {
+    if constexpr (!IsStoredView<S>::value) {
+        return is_unpacked_by_program_v<S>;
+    } else if constexpr (IsView<P>::value || !(std::is_class_v<P> || std::is_union_v<P>)) {
+        return false;
+    } else {
+        return !is_memberwise<S, P>();
+    }
+}
+template<typename S, typename P>
+inline constexpr bool is_built_late_v = is_built_late<S, P>();
 
 /// How the stored argument `S` becomes the kernel parameter `P`. Values convert at once.
 template<typename S, typename P, typename = void>

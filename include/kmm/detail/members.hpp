@@ -1,7 +1,8 @@
 // The members of an aggregate class: how many there are, and references to them.
 //
-// Owns: nothing. Runs no code of the class, and counts only where the count is certain: a class with arrays, with bases
-// beside its members, or with a member that `{}` does not initialise has none. Must not know: views, tasks. C++17.
+// Owns: nothing. Runs no code of the class, and counts only where the count is certain: a class with arrays, or with a
+// member that `{}` does not initialise, has none. Not for classes with anonymous unions or bit-fields, or with members
+// in a base beside their own: compilers refuse references to their members. Must not know: views, tasks. C++17.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@
 namespace kmm {
 namespace detail {
 
-/// Initialises any member of `T`, but no base and no `T`. To views it is a view, not an address to make one of. Never
-/// called: it is defined for compilers that warn.
+/// Initialises any member of `T`, but no base and no `T`. Looks like a view, so that a view is copied from it rather than
+/// made of it as an address. Never called: it is defined for compilers that warn.
 template<typename T>
 struct AnyMember {
     using domain_type = void;

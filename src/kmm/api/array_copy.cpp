@@ -2,11 +2,12 @@
 // several small ones where there are very many.
 //
 // Runs on the calling thread, which waits for the tasks of a copy unless it is asynchronous: they run on the host pool,
-// the first one on the calling thread itself where the runtime is idle. Chunks at home on a device that are copied from
-// device memory are written there, by launchers. A copy out reads chunks wherever they are, and begins to write only
-// when every chunk that it reads is known to be good and the call has all the memory that it needs. Copies with device
-// memory of the program are ordered after the caller's stream.
+// the first one on the calling thread itself where the runtime is idle. A copy out reads chunks wherever they are, and
+// begins to write only when every chunk that it reads is known to be good and the call has all the memory that it
+// needs. Copies with device memory of the program are ordered after the caller's stream.
 #include <algorithm>
+#include <exception>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <utility>
@@ -19,7 +20,6 @@
 #include "kmm/api/device_reader.hpp"
 #include "kmm/detail/strided_box.hpp"
 #include "kmm/engine/device_error.hpp"
-#include "kmm/engine/device_resource.hpp"
 #include "kmm/plan/submit_plan.hpp"
 
 namespace kmm::detail {
@@ -35,10 +35,33 @@ constexpr std::size_t most_group_bytes_out = std::size_t{2} << 20;
 constexpr std::size_t groups_per_thread = 4;
 
 /// What a copy needs until its tasks have ended: those of an asynchronous one keep it.
-struct CopyKept {
-    std::optional<CallerStream> after;         ///< with device memory: recorded at the beginning
+class CopyKept {
+  public:
+    std::optional<CallerStream> after;         ///< with device memory, unless that has passed
     std::optional<CopyBuffers::Hold> buffers;  ///< of a copy out of devices to the host
     std::shared_ptr<const void> source;        ///< that the program gave away
+
+    /// For copies with device memory on that device, after the caller's stream. One for all tasks: where it cannot be
+    /// made, all of them fail, before anything is written. DE.
+    driver::StreamHandle stream(RuntimeCore& core, int ordinal) {
+        std::call_once(is_taken_, [&] {
+            try {
+                lease_.emplace(core.copy_streams(), ordinal);
+                if (after)
+                    check_device(core.platform().driver(), ordinal, after->order(lease_->handle()),
+                                 "ordering a copy after the calling thread's stream");
+            } catch (...) {
+                failed_ = std::current_exception();
+            }
+        });
+        if (failed_ != nullptr) std::rethrow_exception(failed_);
+        return lease_->handle();
+    }
+
+  private:
+    std::once_flag is_taken_;
+    std::optional<CopyStreams::Lease> lease_;
+    std::exception_ptr failed_;
 };
 
 /// What all parts of a copy share. Axes beyond the rank have one element and come first: the last one is the row that
@@ -49,9 +72,11 @@ struct CopyShared {
     std::size_t element_bytes = 0;
     bool to_user = false;
     bool user_on_device = false;
-    const CallerStream* after = nullptr;  ///< null without device memory
-    int user_ordinal = 0;                 ///< of the device that the program's memory is on
-    std::shared_ptr<CopyKept> kept;       ///< null: the caller has it, and waits
+    int user_ordinal = 0;  ///< of the device that the program's memory is on
+    CopyKept* kept = nullptr;
+    std::shared_ptr<CopyKept> owner;  ///< null: the caller has it, and waits
+
+    bool is_passed() const noexcept { return !kept->after || kept->after->passed(); }
 };
 
 /// One chunk's part of a copy. Those of a task follow each other, in the memory of its record.
@@ -76,27 +101,14 @@ std::size_t bytes_of(const CopyPart& part, std::size_t element_bytes) noexcept {
     return bytes;
 }
 
-/// A stream for copies with device memory of the program, after the caller's. One for each task that runs: a program may
-/// have very many asynchronous copies pending.
-class StreamOfTask {
-  public:
-    explicit StreamOfTask(const CopyShared& shared) : lease_(shared.core->copy_streams(), shared.user_ordinal) {
-        check_device(shared.core->platform().driver(), shared.user_ordinal, shared.after->order(lease_.handle()),
-                     "ordering a copy after the calling thread's stream");
-    }
-    driver::StreamHandle handle() const noexcept { return lease_.handle(); }
-
-  private:
-    const CopyStreams::Lease lease_;
-};
-
 /// With device memory of the program on one side at least.
-void copy_with_device(const CopyShared& shared, const StridedCopy& copy, driver::StreamHandle stream) {
+void copy_with_device(const CopyShared& shared, const StridedCopy& copy) {
     driver::Driver& driver = shared.core->platform().driver();
+    const driver::StreamHandle stream = shared.kept->stream(*shared.core, shared.user_ordinal);
     const driver::Status put = put_on_stream(copy, shared.element_bytes, driver, stream);
     // What the program has put on its stream may take long, or wait for tasks that stand behind this one.
     std::optional<engine::Workers::Wait> wait;
-    if (!shared.after->passed()) wait.emplace();
+    if (!shared.is_passed()) wait.emplace();
     // Whatever happens, nothing touches the program's memory when this returns.
     const driver::Status done = driver.synchronize_stream(stream);
     for (const driver::Status& status : {put, done})
@@ -125,7 +137,7 @@ struct CopyGroup {
 void destroy_copy_group(void* payload) noexcept {
     CopyGroup& group = *static_cast<CopyGroup*>(payload);
     for (std::size_t i = 0; i < group.num_parts; ++i) delete[] group.part(i).owned;
-    group.shared.kept.reset();
+    group.shared.owner.reset();
 }
 
 /// For a copy called inside a task, which must not wait for other tasks: copies the source into `part.owned` at once,
@@ -137,17 +149,16 @@ void read_source_now(const CopyShared& shared, CopyPart& part) {
     part.owned = new std::byte[bytes];
     if (shared.user_on_device) {
         const std::int64_t begin = engine::now_ns();
-        copy_with_device(shared, {part.owned, packed, part.user, shared.user_strides, part.sizes},
-                         StreamOfTask(shared).handle());
+        copy_with_device(shared, {part.owned, packed, part.user, shared.user_strides, part.sizes});
         shared.core->user_copies().count(UserCopies::Kind::device_to_host, bytes, 1, engine::now_ns() - begin);
     } else {
-        if (shared.after != nullptr) shared.after->wait();
+        if (shared.kept->after) shared.kept->after->wait();
         copy_box_on_host(part.owned, packed, part.user, shared.user_strides, part.sizes, shared.element_bytes);
     }
     part.user = part.owned;
 }
 
-void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* chunk, driver::StreamHandle stream) {
+void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* chunk) {
     std::int64_t packed[max_rank];
     const std::int64_t* user_strides = shared.user_strides;
     if (part.owned != nullptr) {
@@ -157,7 +168,7 @@ void run_copy_part(const CopyShared& shared, const CopyPart& part, std::byte* ch
     if (shared.user_on_device && part.owned == nullptr) {
         const StridedCopy out{part.user, user_strides, chunk, part.chunk_strides, part.sizes};
         const StridedCopy in{chunk, part.chunk_strides, part.user, user_strides, part.sizes};
-        copy_with_device(shared, shared.to_user ? out : in, stream);
+        copy_with_device(shared, shared.to_user ? out : in);
     } else if (shared.to_user) {
         copy_box_on_host(part.user, user_strides, chunk, part.chunk_strides, part.sizes, shared.element_bytes);
     } else {
@@ -214,16 +225,8 @@ void run_copy_group(void* payload, TaskContext& context) {
     // What was read when the task was submitted is memory of the host, and the caller does not wait for the rest.
     const bool is_read = group.part(0).owned != nullptr;
     const bool with_device = shared.user_on_device && !is_read;
-    const auto* const launcher = context.resource->cast_if<DeviceResource>();
-    // Memory of another host driver is copied by the host, after that driver's stream. A launcher's lane does not wait
-    // for the program: it could hold up what others put there.
-    if ((launcher != nullptr || !with_device) && !is_read && shared.after != nullptr) shared.after->wait();
-    std::optional<StreamOfTask> own;
-    driver::StreamHandle stream;
-    if (launcher != nullptr)
-        stream = driver::StreamHandle{launcher->native_stream()};
-    else if (with_device)
-        stream = own.emplace(shared).handle();
+    // Memory of another host driver: the host copies, after that driver's stream.
+    if (!with_device && !is_read && shared.kept->after) shared.kept->after->wait();
     CountedCopies counted(shared.core->user_copies());
     bool any_on_device = false;
     for (std::size_t i = 0; i < group.num_parts; ++i) {
@@ -234,7 +237,7 @@ void run_copy_group(void* payload, TaskContext& context) {
         if (on_device && !with_device)
             any_on_device = true;
         else
-            run_copy_part(shared, part, chunk, stream);
+            run_copy_part(shared, part, chunk);
         const bool from_device = shared.to_user ? on_device : with_device;
         const bool to_device = shared.to_user ? with_device : on_device;
         const Kind kind = from_device ? (to_device ? Kind::device_to_device : Kind::device_to_host)
@@ -368,20 +371,28 @@ EventId ArrayCopy::run(std::shared_ptr<const void> source) {
     kept_->source = std::move(source);
     memory_ = device_memory_at(core_, user_);
     if (memory_.driver != nullptr) kept_->after.emplace(core_, memory_, call_.stream, name_.c_str());
-    is_at_home_ = !to_user_ && memory_.driver == &core_.platform().driver() && !reads_now_;
+    // Pending copies must not take a thread each to wait for the program.
+    if (!call_.waits && kept_->after) {
+        kept_->after->wait();
+        kept_->after.reset();
+    }
     // From here on a copy out needs no more memory: it cannot run out of it half-way.
-    if (memory_.driver != &core_.platform().driver() && to_user_ && core_.platform().num_devices() != 0)
+    if (memory_.driver == &core_.platform().driver()) {
+        if (call_.waits) (void)kept_->stream(core_, memory_.ordinal);
+    } else if (to_user_ && core_.platform().num_devices() != 0) {
         kept_->buffers.emplace(core_.copy_buffers());
+    }
     core_.admit();
     describe_tasks();
     if (core_.listeners().any())
         for (const std::size_t chunk : chunks_) told_.emplace_back().region = part_of(chunk);
+    const bool runs_later = !call_.waits || reads_now_;
     // The caller's stream may take long: then a thread of the pool waits for it, and this one for the tasks.
-    if (!call_.waits || reads_now_ || (kept_->after && !kept_->after->passes_soon()))
+    if (runs_later || (kept_->after && !kept_->after->passes_soon()))
         core_.commit(*this);
     else
         core_.commit_and_run(*this);
-    if (!call_.waits || reads_now_) return books().event_of(last());
+    if (runs_later) return books().event_of(last());
     core_.wait_settled(last(), nullptr, true);  // the tasks use the program's memory
     if (to_user_) throw_failure_of_part();
     // Of a copy in that fails several chunks may have found no memory: the caller is told of all of them.
@@ -470,9 +481,9 @@ CopyShared ArrayCopy::describe_copy() const {
     shared.element_bytes = array_.element_bytes();
     shared.to_user = to_user_;
     shared.user_on_device = memory_.driver == &core_.platform().driver();
-    shared.after = kept_->after ? &*kept_->after : nullptr;
     shared.user_ordinal = memory_.ordinal;
-    if (!call_.waits) shared.kept = kept_;
+    shared.kept = kept_.get();
+    if (!call_.waits) shared.owner = kept_;
     return shared;
 }
 

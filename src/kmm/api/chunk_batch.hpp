@@ -33,7 +33,7 @@ class ChunkBatch : public Batch {
     /// Of `count` chunks from `chunks_[first]` on, `payload_bytes(count)` in all.
     virtual void describe_task(Task& task, std::size_t first, std::size_t count) = 0;
     virtual std::size_t payload_bytes(std::size_t count) const noexcept = 0;
-    /// Of the chunks of a task with several, where `num_chunks` are copied or filled in all; 0: each has its own.
+    /// Most bytes of a task's chunks, of which there are `num_chunks` in all; 0: each chunk has its own task.
     virtual std::size_t most_bytes(std::size_t num_chunks, memory::MemoryIndex place) const noexcept;
     /// Whether a chunk has a task of its own in any case.
     virtual bool is_alone(std::size_t) const { return false; }
@@ -52,8 +52,8 @@ class ChunkBatch : public Batch {
     Binding& binding_;
     const std::shared_ptr<RuntimeCore> runtime_;
     RuntimeCore& core_;
-    bool is_at_home_ = false;          ///< chunks are used where they are at home, if they fit there; else on the host
-    const char* writes_ = nullptr;     ///< what writing chunks is called in errors; null: they are read
+    bool is_at_home_ = false;          ///< tasks run where chunks are at home, if these fit there; else on the host
+    const char* writes_ = nullptr;     ///< the verb of errors; null: chunks are read
     std::vector<std::size_t> chunks_;  ///< in the order of the tasks
     std::vector<std::size_t> ends_;    ///< of the chunks of each task in `chunks_`
 

@@ -57,14 +57,14 @@ std::shared_ptr<RuntimeCore> RuntimeCore::start(const RuntimeConfig& config, std
 
 RuntimeCore::RuntimeCore(const RuntimeConfig& config, std::shared_ptr<driver::Driver> driver)
     : platform_(config, std::move(driver)),
+      copy_buffers_(platform_),
+      copy_streams_(platform_.driver()),
       books_(platform_.number()),
       words_(platform_, books_),
       shortage_words_(platform_, words_),
       listeners_(platform_),
       engine_(platform_, words_, listeners_.emitter()),
       turns_(platform_, books_, words_, shortage_words_, engine_, listeners_.emitter()),
-      copy_buffers_(platform_),
-      copy_streams_(platform_.driver()),
       reports_(platform_, books_, engine_, turns_, copy_buffers_),
       who_waits_(platform_, books_, words_, turns_),
       pending_tasks_(platform_, books_, words_, turns_),

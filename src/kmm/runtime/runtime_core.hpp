@@ -116,14 +116,15 @@ class RuntimeCore final : public Runtime, public std::enable_shared_from_this<Ru
     // Each part knows those before it, but that `engine_` and `turns_` know each other, through interfaces. The
     // scheduler's thread ends first, then those of the engine.
     Platform platform_;
+    // Tasks of copies keep parts of them, those of a lost runtime until its books go.
+    CopyBuffers copy_buffers_;
+    CopyStreams copy_streams_;
     TaskBooks books_;
     FailureWords words_;
     ShortageWords shortage_words_;
     Listeners listeners_;
     EngineRoom engine_;
     SchedulerTurns turns_;
-    CopyBuffers copy_buffers_;
-    CopyStreams copy_streams_;
     Reports reports_;
     WhoWaits who_waits_;
     PendingTasks pending_tasks_;
