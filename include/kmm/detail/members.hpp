@@ -13,8 +13,8 @@
 namespace kmm {
 namespace detail {
 
-/// Initialises any member of `T`, but no base and no `T`. Looks like a view, so that a view is copied from it rather than
-/// made of it as an address. Never called: it is defined for compilers that warn.
+/// Initialises any member of `T`, but no base and no `T`. Looks like a view, so that a view is copied from it rather
+/// than made of it as an address. Never called: it is defined for compilers that warn.
 template<typename T>
 struct AnyMember {
     using domain_type = void;
