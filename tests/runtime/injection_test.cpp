@@ -323,6 +323,7 @@ TEST(CopyOut, that_gets_no_stream_leaves_its_destination_as_it_was_and_works_the
     ScriptedOptions options;
     options.num_devices = 2;
     auto driver = std::make_shared<ScriptedDriver>(options);
+    driver->fail_call("create_stream", 1, Code::out_of_memory);  // when the runtime starts
     const RuntimeHandle rt = start(scripted_config(2), driver);
     const auto x = on_device(rt);
     for (const std::uint64_t call : {1, 2}) {
@@ -335,6 +336,16 @@ TEST(CopyOut, that_gets_no_stream_leaves_its_destination_as_it_was_and_works_the
         x.copy_to(read.data());
         EXPECT_EQ(read, counting<std::int64_t>(n));
     }
+}
+
+TEST(CopyOut, has_its_streams_from_the_start_where_the_program_takes_all_memory_later) {
+    ScriptedOptions options;
+    options.num_devices = 2;
+    auto driver = std::make_shared<ScriptedDriver>(options);
+    const RuntimeHandle rt = start(scripted_config(2), driver);
+    const auto x = on_device(rt);
+    driver->fail_call("create_stream", 1, Code::out_of_memory);
+    EXPECT_EQ(x.copy_to_vector(), counting<std::int64_t>(n));
 }
 
 /// Allocations of a device lie side by side, and a copy that leaves its allocation is refused, as drivers do.

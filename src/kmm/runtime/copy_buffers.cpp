@@ -16,6 +16,14 @@ constexpr char creating_a_stream[] = "creating a stream for copies to the progra
 
 }  // namespace
 
+CopyBuffers::CopyBuffers(const Platform& platform) noexcept : platform_(platform) {
+    try {
+        make_streams();
+    } catch (...) {
+        (void)platform_.driver().take_last_error();
+    }
+}
+
 CopyBuffers::~CopyBuffers() {
     trim();
     for (const Stream& stream : streams_)

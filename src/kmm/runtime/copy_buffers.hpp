@@ -21,7 +21,8 @@ class CopyBuffers {
     /// With eight threads or more the bandwidth of the host's memory is the limit.
     static constexpr std::size_t most_buffers = 8;
 
-    explicit CopyBuffers(const Platform& platform) noexcept : platform_(platform) {}
+    /// Makes the streams: later the program may have taken all memory of a device. The first Hold tries again.
+    explicit CopyBuffers(const Platform& platform) noexcept;
     ~CopyBuffers();
     CopyBuffers(const CopyBuffers&) = delete;
     CopyBuffers& operator=(const CopyBuffers&) = delete;
