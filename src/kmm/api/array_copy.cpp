@@ -27,7 +27,6 @@ namespace kmm::detail {
 namespace {
 
 using graph::Task;
-using graph::TaskKind;
 
 // A copy out needs no room for its chunks, but each of its tasks waits for a device at least once: tasks are larger,
 // for any number of chunks, as long as each thread has some.
