@@ -288,7 +288,7 @@ class Array : public ArrayBase, private ArrayInstance<N> {
     KMM_INLINE EventId copy_from_async(const T* input, const Point<N>& offset, const Dim<N>& size) const {
         return copy_from_async(input, region_at("copy_from_async", offset, size));
     }
-    /// Takes the vector over; not where it throws.
+    /// Takes the vector over; where it is refused the vector is as it was.
     EventId copy_from_async(std::vector<T>&& input) const {
         static_assert(!std::is_same_v<T, bool>,
                       "std::vector<bool> has no elements to copy from: use copy_from_async(pointer)");
@@ -297,7 +297,8 @@ class Array : public ArrayBase, private ArrayInstance<N> {
         try {
             return copy_in(whole(), owned->data(), {detail::DefaultStream::legacy, false}, owned);
         } catch (...) {
-            input = std::move(*owned);
+            // A runtime that was lost meanwhile may have tasks of the copy.
+            if (owned.use_count() == 1) input = std::move(*owned);
             throw;
         }
     }

@@ -1,8 +1,9 @@
 // The members of an aggregate class: how many there are, and references to them.
 //
 // Owns: nothing. Runs no code of the class, and counts only where the count is certain: a class with arrays, or with a
-// member that `{}` does not initialise, has none. Not for classes with anonymous unions or bit-fields, or with members
-// in a base beside their own: compilers refuse references to their members. Must not know: views, tasks. C++17.
+// member that `{}` does not initialise, has none. Not for classes with anonymous unions, or with members in a base
+// beside their own, nor for objects with bit-fields that are not const: compilers refuse references to their members.
+// Must not know: views, tasks. C++17.
 #pragma once
 
 #include <cstddef>
